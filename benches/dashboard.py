@@ -24,7 +24,7 @@ from effort import Effort, Measured
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.comm.communicator import Communicator
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.process.telemetry import PULSE_THREAD
+from ripieno.launch.process.telemetry import TELEMETRY_THREAD
 
 WORKERS = (8, 64)
 ROWS = 128
@@ -63,7 +63,8 @@ def iterate(comm: Communicator, count: int) -> tuple[float, float]:
 
 def _reporting_s() -> float:
     """Return the processor seconds of this rank's telemetry thread."""
-    reporters = [each.ident for each in threading.enumerate() if each.name == PULSE_THREAD and each.ident is not None]
+    threads = [each for each in threading.enumerate() if each.name == TELEMETRY_THREAD]
+    reporters = [each.ident for each in threads if each.ident is not None]
     return sum(time.clock_gettime(time.pthread_getcpuclockid(each)) for each in reporters)
 
 

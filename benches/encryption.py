@@ -26,8 +26,8 @@ from ripieno.launch.script.environment import init
 
 TIMEOUT_S = 120.0
 #: Rates of the network links, and the bytes of a long message. The last rate exceeds what two processes reach.
-CABLES = {"100mbit": 4 << 20, "1gbit": 32 << 20, "40gbit": 64 << 20}
-QUICK_CABLES = {"1gbit": 1 << 20}
+LINKS = {"100mbit": 4 << 20, "1gbit": 32 << 20, "40gbit": 64 << 20}
+QUICK_LINKS = {"1gbit": 1 << 20}
 SMALL_COUNT, LONG_COUNT = 1000, 10
 CASES = ("first message", "allreduce of 8 bytes", "long message", "processor time of a long message")
 
@@ -42,7 +42,7 @@ def measured(report: Measurements, effort: Effort) -> None:
     cannot = why_not()
     if cannot is not None:
         raise Skipped(f"no emulated hosts: {cannot}")
-    for rate, size_bytes in (QUICK_CABLES if effort.quick else CABLES).items():
+    for rate, size_bytes in (QUICK_LINKS if effort.quick else LINKS).items():
         found: dict[bool, dict[str, list[float]]] = {tls: {name: [] for name in CASES} for tls in (True, False)}
         with Lab(hosts=2, rate=rate) as lab:
             for _ in range(effort.runs(3)):

@@ -1,8 +1,8 @@
 """Benchmarks of multidimensional scaling and layouts: an iteration compared with alternating peers.
 
-The peers of scaling are scikit-learn, and the same step in NumPy with float32 and matrix products. The normalized
-stress after the last iteration is compared. The peer of layouts is igraph: without its grid for all pairs, and with it
-for many vertices. With several ranks, computing and bytes of an iteration are counted separately, because ranks of one
+The peers of MDS are scikit-learn, and the same step in NumPy with float32 and matrix products. The normalized stress
+after the last iteration is compared. The peer of layouts is igraph: without its grid for all pairs, and with it for
+many vertices. With several ranks, computing and bytes of an iteration are counted separately, because ranks of one
 machine share its cores. The case "annealing" compares annealed fits with the best of random starts; it takes minutes.
 """
 

@@ -79,7 +79,7 @@ def _ripieno(comm: rp.Communicator) -> Calls:
         "allgather of short arrays": lambda: comm.allgather(array),
         "gather of dicts": lambda: comm.gather(SMALL),
         "scatter of dicts": lambda: comm.scatter([SMALL] * 2 if comm.rank == 0 else None),
-        "a dict there and back": ping_pong,
+        "ping-pong of a dict": ping_pong,
     }
 
 
@@ -102,7 +102,7 @@ def _mpi4py(comm: Any) -> Calls:
         "allgather of short arrays": lambda: comm.allgather(array),
         "gather of dicts": lambda: comm.gather(SMALL),
         "scatter of dicts": lambda: comm.scatter([SMALL] * 2 if comm.rank == 0 else None),
-        "a dict there and back": ping_pong,
+        "ping-pong of a dict": ping_pong,
     }
 
 

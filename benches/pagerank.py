@@ -120,7 +120,7 @@ def charts(cluster_file: Path, out: Path) -> None:
     """Draw the scaling of an iteration over hosts."""
     found = json.loads(cluster_file.read_text())
     scales = [
-        GraphScale(each["hosts"], each["iteration_s"], each["computing_s"], each["cable_s"]) for each in found["scales"]
+        GraphScale(each["hosts"], each["iteration_s"], each["computing_s"], each["link_s"]) for each in found["scales"]
     ]
     out.mkdir(parents=True, exist_ok=True)
     (out / "scaling.svg").write_text(scaling_chart(_title(found), scales), encoding="utf-8")
@@ -157,7 +157,7 @@ def _scale(lab: Lab, count: int, rate: str, iterations: int, timeout_s: float, f
         "computing_s": computing_s,
         "communicating_s": iteration_s - computing_s,
         "busiest_sent_bytes": sent_bytes,
-        "cable_s": 8 * sent_bytes / bits_per_s("rate", rate),
+        "link_s": 8 * sent_bytes / bits_per_s("rate", rate),
         "most_edges": max(all_iterations["edge_counts"]),
         "iterations_s": seconds,
         "load_s": all_iterations["load_s"],
@@ -199,7 +199,7 @@ def _show(found: dict[str, Any]) -> None:
             each["degrees"] or "",
             *(duration_text(each[name]) for name in ("iteration_s", "computing_s", "communicating_s")),
             bytes_text(each["busiest_sent_bytes"]),
-            duration_text(each["cable_s"]) if each["cable_s"] else "",
+            duration_text(each["link_s"]) if each["link_s"] else "",
             f"{first_s / each['iteration_s']:.2f}",
         )
     table.console().print(rows)

@@ -152,7 +152,7 @@ def _java_tree_aggregate(context: SparkContext, slots: int, length: int) -> floa
 
 def _expect(what: str, found: set[Any], expected: set[Any]) -> None:
     if found != expected:
-        raise RuntimeError(f"{what} gave {found}, expected {expected}")
+        raise RuntimeError(f"{what} returned {found}, expected {expected}")
 
 
 def _figure(

@@ -39,7 +39,7 @@ from ripieno.lab import Lab  # noqa: E402
 from ripieno.sparse import design, packets  # noqa: E402
 from ripieno.units import bytes_text, duration_text  # noqa: E402
 from sparse_by_threads import SparseThreadTimes, timed  # noqa: E402
-from sparse_rank import DENSE, GATHER, ROW_BYTES, SparseCase  # noqa: E402
+from sparse_rank import DENSE, GATHER, ROW_BYTES, SparseMethods  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "sparse"
@@ -94,7 +94,7 @@ def cluster(
     cases = {path.stem: _graph(path, hosts, fitting, budget_s) for path in edge_files}
     for name in names or ([] if edge_files else DENSITIES):
         features, density = DENSITIES[name]
-        cases[name] = SparseCase(int(features / scale), density, ALPHA, fitting, budget_s)
+        cases[name] = SparseMethods(int(features / scale), density, ALPHA, fitting, budget_s)
     with Lab(hosts=hosts, rate=rate) as lab:
         for name, case in cases.items():
             found.append({"data": name, "rate": rate, **command.found_by_ranks(lab, "sparse_rank.py", case, timeout_s)})
@@ -102,10 +102,10 @@ def cluster(
     command.write(target, {"cases": found}, quick=quick)
 
 
-def _graph(path: Path, hosts: int, ways: tuple[str, ...], budget_s: float) -> SparseCase:
+def _graph(path: Path, hosts: int, ways: tuple[str, ...], budget_s: float) -> SparseMethods:
     """Measure the vertices of a graph with its edges divided among the hosts."""
     features = int(np.load(path, mmap_mode="r").max()) + 1
-    case = SparseCase(features, 0.0, 0.0, ways, budget_s, edges=str(path.resolve()))
+    case = SparseMethods(features, 0.0, 0.0, ways, budget_s, edges=str(path.resolve()))
     return replace(case, density=len(case.indices(0, hosts)) / features)
 
 
@@ -161,7 +161,7 @@ def threads(features: int, density: float, rounds: int, quick: bool, target: Pat
     alone, together = found[1, 1][0].digest, found[1, cores][0].digest
     if alone != together:
         raise click.ClickException("threads change the bits of a result")
-    rows = Table(title=f"{features:,} features at a density of {density:g}, {rounds} rounds by turns: seconds")
+    rows = Table(title=f"{features:,} features at a density of {density:g}, {rounds} alternating rounds: seconds")
     for heading in ("ranks", "threads", "configure", "reduce", "in one pass"):
         rows.add_column(heading, justify="right")
     for (ranks, count), all_times in found.items():
@@ -228,10 +228,10 @@ def _volumes(*, quick: bool) -> str:
     ranks, scale = (8, QUICK_SCALE) if quick else (VOLUME_RANKS, VOLUME_SCALE)
     panels = {}
     for name, (features, density) in DENSITIES.items():
-        case = SparseCase(int(features / scale), density, ALPHA, (), 0.0)
+        case = SparseMethods(int(features / scale), density, ALPHA, (), 0.0)
         degrees = "4x2" if quick else VOLUME_DEGREES[name]
 
-        def held(comm: Communicator, case: SparseCase = case, degrees: str = degrees) -> list[int]:
+        def held(comm: Communicator, case: SparseMethods = case, degrees: str = degrees) -> list[int]:
             own = case.indices(comm.rank, comm.world_size)
             # Stay sparse: one row for each key that some rank has.
             configured = comm.sparse(own, own, size=case.features, degrees=degrees, dense_above=2.0)

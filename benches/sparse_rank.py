@@ -31,7 +31,7 @@ MOST_ROUNDS = 25
 
 
 @dataclass(frozen=True)
-class SparseCase:
+class SparseMethods:
     """The data of a reduction, and the methods to reduce it.
 
     Parameters
@@ -75,7 +75,7 @@ class SparseCase:
         return np.flatnonzero(np.random.default_rng([self.seed, rank]).random(self.features) < probabilities)
 
 
-def measured(comm: Communicator, case: SparseCase) -> dict[str, Any]:
+def measured(comm: Communicator, case: SparseMethods) -> dict[str, Any]:
     """Measure one case; results are equal on every rank."""
     own = case.indices(comm.rank, comm.world_size)
     # Small integers: their sums are exact in any order, so all methods must agree bitwise.
@@ -97,7 +97,7 @@ def measured(comm: Communicator, case: SparseCase) -> dict[str, Any]:
 
 
 def _way(
-    comm: Communicator, case: SparseCase, name: str, own: NDArray[np.int64], values: NDArray[np.float32],
+    comm: Communicator, case: SparseMethods, name: str, own: NDArray[np.int64], values: NDArray[np.float32],
     expected: NDArray[np.float32], curve: PacketCurve,
 ) -> dict[str, Any]:  # fmt: skip
     """Time and check one method."""
@@ -177,7 +177,7 @@ def _dense(
 def main() -> None:
     """Measure the case of the command line."""
     fields = json.loads(sys.argv[1])
-    case = SparseCase(**fields | {"ways": tuple(fields["ways"])})
+    case = SparseMethods(**fields | {"ways": tuple(fields["ways"])})
     comm = init(threads=1, tls=False)
     found = measured(comm, case)
     if comm.rank == 0:

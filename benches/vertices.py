@@ -1,7 +1,7 @@
 """Benchmark of the vertex algorithms of LDBC Graphalytics other than PageRank, compared with networkx and igraph.
 
 The graph is RMAT, with random weights for shortest paths. Ripieno begins with arrays of edges, which each fit sorts and
-distributes. igraph and networkx have made their graphs before; "igraph from arrays" begins with the same arrays, too.
+distributes. The graphs of igraph and networkx are built before; "igraph from arrays" also begins with the arrays.
 The results are compared. igraph is used if installed. networkx and igraph have no synchronous label propagation; a
 Counter per vertex is its peer.
 """
@@ -32,7 +32,7 @@ Result = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Case:
+class VertexCase:
     """An algorithm: our estimator, its graph and its result; and the function of each peer."""
 
     name: str
@@ -74,7 +74,7 @@ def measured(report: Measurements, effort: Effort) -> None:
                 report.counts.append(FigureCount(text, row, differing, f"vertices that differ from {name}", 0))
 
 
-def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[Case]:
+def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[VertexCase]:
     count, source = graph.vertex_count, int(graph.sources[0])
     weights = np.random.default_rng(0).random(graph.edge_count)
     directed = nx.DiGraph()
@@ -123,12 +123,12 @@ def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[Case]:
         return lambda **options: kind(*arguments, **options)
 
     return [
-        Case("breadth-first search", model(rp.BFS, source), plain, "distances_", peers["bfs"]),
-        Case("shortest paths", model(rp.ShortestPaths, source), weighted, "distances_", peers["paths"]),
-        Case(f"{ITERATION_COUNT} iterations of label propagation", model(rp.CommunityDetection), plain, "labels_",
+        VertexCase("breadth-first search", model(rp.BFS, source), plain, "distances_", peers["bfs"]),
+        VertexCase("shortest paths", model(rp.ShortestPaths, source), weighted, "distances_", peers["paths"]),
+        VertexCase(f"{ITERATION_COUNT} iterations of label propagation", model(rp.CommunityDetection), plain, "labels_",
              peers["communities"]),
-        Case("connected components", model(rp.ConnectedComponents), plain, "labels_", peers["components"]),
-        Case("clustering coefficients", model(rp.ClusteringCoefficients), both_ways, "coefficients_",
+        VertexCase("connected components", model(rp.ConnectedComponents), plain, "labels_", peers["components"]),
+        VertexCase("clustering coefficients", model(rp.ClusteringCoefficients), both_ways, "coefficients_",
              peers["clustering"]),
     ]  # fmt: skip
 

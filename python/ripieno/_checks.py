@@ -9,11 +9,11 @@ from typing import Any
 
 from ripieno.errors import InputError
 
-#: The largest count in the native module.
+#: Largest count that the native module accepts.
 COUNT_MAX = 2**63 - 1
-#: The most threads of a rank.
+#: Maximum number of threads of a rank.
 THREADS_MAX = 4096
-#: Maximum time limit, and time to measure, of commands. A poll of the system takes no longer timeout.
+#: Largest time limit or measuring time of a command. poll(2) accepts no longer timeout.
 SECONDS_MAX = 1_000_000
 
 

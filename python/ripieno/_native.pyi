@@ -644,7 +644,7 @@ class Cluster:
         racks: list[int],
         *,
         memory: tuple[float, float],
-        cable: tuple[float, float],
+        network_link: tuple[float, float],
         uplink: tuple[float, float],
         core_s_per_byte: float = 0.0,
         gamma_s_per_byte: float = 0.0,

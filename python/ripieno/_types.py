@@ -36,7 +36,7 @@ Foreign: TypeAlias = "array[Any] | memoryview | SupportsDlpack"
 #: How threads execute the phases of a kernel.
 ThreadModel = Literal["fork-join", "bsp"]
 
-#: Treatment of rows with missing values: leave them out, or put the mean of the column.
+#: Treatment of rows with missing values: leave them out, or use the mean of the column instead.
 Missing = Literal["drop", "mean"]
 
 #: Whether each rank of a common fit has its own rows, or all ranks have the same rows.

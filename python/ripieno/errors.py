@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 class RipienoError(Exception):
-    """Base class of all exceptions that this package raises on purpose."""
+    """Base class of all exceptions that this package defines."""
 
 
 class RankFailed(RipienoError):

@@ -23,7 +23,7 @@ TIMEOUT_S = 60.0
 CALLS = range(1, 6)
 
 
-class CallKind(NamedTuple):
+class RandomCallKind(NamedTuple):
     """A kind of call.
 
     Attributes
@@ -131,7 +131,7 @@ TREES: tuple[Callable[[np.ndarray], Any], ...] = (
 )
 
 
-def reduction(name: str, algorithms: bool = True) -> CallKind:
+def reduction(name: str, algorithms: bool = True) -> RandomCallKind:
     def call(
         at: CallSite, dtype: str, shape: tuple[int, ...], op: str, algorithm: str | None = None, **more: Any
     ) -> None:
@@ -140,7 +140,7 @@ def reduction(name: str, algorithms: bool = True) -> CallKind:
     options = dict(REDUCED)
     if algorithms:
         options["algorithm"] = (None, *_native.algorithms(name)[:3])
-    return CallKind(call, {**options, **({"root": ROOTS} if name == "reduce" else {})})
+    return RandomCallKind(call, {**options, **({"root": ROOTS} if name == "reduce" else {})})
 
 
 def reduce_tree(at: CallSite, tree: int, op: str) -> None:
@@ -317,20 +317,20 @@ KINDS = {
     "reduce": reduction("reduce"),
     "scan": reduction("scan"),
     "exscan": reduction("exscan"),
-    "reduce_scatter": CallKind(reduce_scatter, {"dtype": DTYPES, "width": (1, 2, 300), "op": OPS}),
-    "trees": CallKind(reduce_tree, {"tree": tuple(range(len(TREES))), "op": OPS}),
-    "broadcast": CallKind(broadcast, {**ARRAY, "root": ROOTS}),
-    "object": CallKind(broadcast_object, {"root": ROOTS}),
-    "allgather": CallKind(allgather, ARRAY),
-    "gather": CallKind(gather, {**ARRAY, "root": ROOTS}),
-    "scatter": CallKind(scatter, {**ARRAY, "root": ROOTS}),
-    "alltoall": CallKind(alltoall, {"dtype": DTYPES, "width": (1, 2, 300)}),
-    "rotate": CallKind(rotate, {**ARRAY, "distance": (1, -1)}),
-    "barrier": CallKind(lambda at: at.do("barrier"), {}),
-    "objects": CallKind(objects, {"how": ("allgather", "alltoall", "neighbour_exchange", "rotate")}),
-    "objects of a root": CallKind(objects_of_root, {"how": ("gather", "scatter"), "root": ROOTS}),
-    "message": CallKind(message, {**ARRAY, "back": (False, True)}, "world part replicas"),
-    "regroup": CallKind(
+    "reduce_scatter": RandomCallKind(reduce_scatter, {"dtype": DTYPES, "width": (1, 2, 300), "op": OPS}),
+    "trees": RandomCallKind(reduce_tree, {"tree": tuple(range(len(TREES))), "op": OPS}),
+    "broadcast": RandomCallKind(broadcast, {**ARRAY, "root": ROOTS}),
+    "object": RandomCallKind(broadcast_object, {"root": ROOTS}),
+    "allgather": RandomCallKind(allgather, ARRAY),
+    "gather": RandomCallKind(gather, {**ARRAY, "root": ROOTS}),
+    "scatter": RandomCallKind(scatter, {**ARRAY, "root": ROOTS}),
+    "alltoall": RandomCallKind(alltoall, {"dtype": DTYPES, "width": (1, 2, 300)}),
+    "rotate": RandomCallKind(rotate, {**ARRAY, "distance": (1, -1)}),
+    "barrier": RandomCallKind(lambda at: at.do("barrier"), {}),
+    "objects": RandomCallKind(objects, {"how": ("allgather", "alltoall", "neighbour_exchange", "rotate")}),
+    "objects of a root": RandomCallKind(objects_of_root, {"how": ("gather", "scatter"), "root": ROOTS}),
+    "message": RandomCallKind(message, {**ARRAY, "back": (False, True)}, "world part replicas"),
+    "regroup": RandomCallKind(
         regroup,
         {
             "keys": KEYS,
@@ -341,11 +341,11 @@ KINDS = {
             "local": (True, False),
         },
     ),
-    "allreduce of rows": CallKind(
+    "allreduce of rows": RandomCallKind(
         keyed_allreduce, {"keys": KEYS, "dtype": DTYPES[:3], "width": (1, 2), "combine": ("sum", "max")}
     ),
-    "allgather of rows": CallKind(keyed_allgather, {"keys": KEYS, "dtype": DTYPES[:3], "width": (1, 2)}),
-    "table": CallKind(
+    "allgather of rows": RandomCallKind(keyed_allgather, {"keys": KEYS, "dtype": DTYPES[:3], "width": (1, 2)}),
+    "table": RandomCallKind(
         table_call,
         {
             "how": ("regroup", "allreduce", "allgather"),
@@ -356,7 +356,7 @@ KINDS = {
         # For a replica, table contents are data, in which replicas may not differ.
         "world part reversed",
     ),
-    "sparse": CallKind(
+    "sparse": RandomCallKind(
         sparse,
         {
             "once": (False, True),
@@ -367,13 +367,13 @@ KINDS = {
             "op": OPS,
         },
     ),
-    "degrees": CallKind(sparse_degrees, {"degrees": ("direct", "binary")}),
-    "persistent": CallKind(persistent, {**REDUCED, "times": (1, 2)}),
-    "variable": CallKind(broadcast_variable, {"root": ROOTS}, "world part reversed"),
-    "checkpoint": CallKind(checkpoint, {"name": ("here", "there"), "restored": ("here", "there")}, "world"),
-    "split": CallKind(split, {"times": (1, 2)}),
-    "waiting": CallKind(waiting, {}, "world part reversed"),
-    "graph": CallKind(
+    "degrees": RandomCallKind(sparse_degrees, {"degrees": ("direct", "binary")}),
+    "persistent": RandomCallKind(persistent, {**REDUCED, "times": (1, 2)}),
+    "variable": RandomCallKind(broadcast_variable, {"root": ROOTS}, "world part reversed"),
+    "checkpoint": RandomCallKind(checkpoint, {"name": ("here", "there"), "restored": ("here", "there")}, "world"),
+    "split": RandomCallKind(split, {"times": (1, 2)}),
+    "waiting": RandomCallKind(waiting, {}, "world part reversed"),
+    "graph": RandomCallKind(
         graph,
         {
             "home": ("hash", "blocks"),
@@ -383,7 +383,7 @@ KINDS = {
         },
         "world part reversed",
     ),
-    "messages": CallKind(
+    "messages": RandomCallKind(
         messages,
         {
             "how": ("send_messages", "send_along_edges"),
@@ -393,7 +393,7 @@ KINDS = {
         },
         "world part reversed",
     ),
-    "supersteps": CallKind(
+    "supersteps": RandomCallKind(
         supersteps,
         {
             "combine": COMBINES[:2],
@@ -404,7 +404,7 @@ KINDS = {
         },
         "world part reversed",
     ),
-    "map-reduce": CallKind(
+    "map-reduce": RandomCallKind(
         map_reduce,
         {
             "combine": COMBINES[:2],
@@ -628,5 +628,5 @@ def _names_two_calls(error: BaseException | None) -> bool:
         return "rank" in text and described
     # Sparse reductions compare their options, tables their partitions; replicas detect each other's deviation by a
     # failure.
-    words = ("expected the same on every rank", "beside shape")
+    words = ("expected the same on every rank", "expected equal shapes and dtypes")
     return isinstance(error, rp.InputError | rp.RankFailed) and any(each in text for each in words)

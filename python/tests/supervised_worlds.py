@@ -73,7 +73,7 @@ class World:
         self.excluded: set[int] = set()
         #: Ranks that were reported as lost to the user.
         self.reported: set[int | None] = set()
-        #: Whether the user was asked to let the ranks continue.
+        #: Whether the supervisor has reported to the user that all ranks are suspended.
         self.is_suspended = False
         self.faults = self._drawn_faults()
         self.now = 0.0

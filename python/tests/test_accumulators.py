@@ -127,7 +127,7 @@ def test_programs_add_objects_of_any_type(world, workers):
 def test_a_wrong_function_is_named_and_changes_no_accumulator(world):
     job = world(2)
     rows, names = job.accumulator(0), job.accumulator(set(), add=set.update)
-    with pytest.raises(rp.InputError, match=r"add=set.update: gave a NoneType for operands of type set"):
+    with pytest.raises(rp.InputError, match=r"add=set.update: returned a NoneType for operands of type set"):
         job.run(lambda comm: (rows.add(1), names.add({comm.rank})))
     assert (rows.value, names.value) == (0, set())
     for options, message in (

@@ -1,4 +1,4 @@
-"""Quick runs of all benchmarks; their times mean nothing here."""
+"""Quick runs of all benchmarks; their times are not meaningful here."""
 
 from __future__ import annotations
 
@@ -563,7 +563,7 @@ def test_strategies_of_broadcast_are_timed_against_their_simulations_and_drawn(t
 
     *rows, by_files = rows
     assert [row["strategy"] for row in rows] == ["chain", "splitstream", "csb", "csb-llcf", "bittorrent"]
-    # Files use no cable, so that they are neither simulated nor disturbed.
+    # Files use no link, so that they are neither simulated nor disturbed.
     assert (by_files["strategy"], by_files["simulated"]) == ("shared-file", None) and "killed" not in by_files
     for row in [*rows, by_files]:
         assert len(row["unverified_of_verified"]) == len(row["unverified_cpu_of_verified"]) == 1

@@ -53,7 +53,7 @@ def read_header(length: int) -> None:
 
 SPARSE = ["explain", "sparse", "--density", "0.1"]
 
-#: A call that exceeds each bound, or the words of a command with ``FILE`` for a table of 100,001 columns.
+#: A call that exceeds each bound, or the arguments of a command with ``FILE`` for a table of 100,001 columns.
 BEYOND: dict[str, Callable[[], object] | list[str]] = {
     "threads of a rank": lambda: rp.launch(workers=1, threads=10**9),
     "starts of a fit (`n_init`)": lambda: rp.KMeans(2, n_init=10**9).fit(np.ones((3, 2))),
@@ -138,7 +138,7 @@ def test_a_larger_value_is_an_error_that_names_the_bound(value, tmp_path, capsys
     assert least[0].replace(",", "") in text.replace(",", "")
 
 
-#: Numbers of options without an upper bound. More of them only ends the work later, or not at all earlier.
+#: Names of options for numbers without an upper bound. A larger number only makes the command run longer.
 ANY_NUMBER = {
     *("alpha", "c", "compute", "cooling", "contrast-floor", "delta", "every", "first", "gflops", "iterated-power", "k"),
     *("keep", "max-count", "max-iter", "n-oversamples", "reg", "seed", "theta", "threshold", "tol", "top", "verbose"),

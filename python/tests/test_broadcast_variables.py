@@ -33,7 +33,7 @@ SLOW_BYTES = {
     "csb": 700_000,
     "bittorrent": 400_000,
 }
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def sample(bytes_count: int) -> np.ndarray:
@@ -101,7 +101,7 @@ def released(comm):
     if comm.rank == 2:
         np.testing.assert_array_equal(variable.value, sample(5000))
         variable.release()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while mapped() - before:
         assert time.monotonic() < deadline, "memory of a value that nobody needs"
         time.sleep(0.01)
@@ -114,7 +114,7 @@ def test_a_value_exists_until_all_ranks_have_released_it(world):
 def delivered(comm):
     with comm.broadcast_variable(sample(5000) if comm.rank == 1 else None, 1, per_host=False) as variable:
         _ = variable.value
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while comm.rank == 1 and variable.delivery() != ([0, 2], [], []):
             assert time.monotonic() < deadline, variable.delivery()
             time.sleep(0.01)
@@ -212,13 +212,13 @@ def outcomes(
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
             stack.callback(child.wait)
             stack.callback(child.kill)
-            patience = threading.Timer(PATIENCE_S, child.kill)
-            patience.start()
-            stack.callback(patience.cancel)
+            end_child = threading.Timer(TIMEOUT_S, child.kill)
+            end_child.start()
+            stack.callback(end_child.cancel)
             ranks.append(child)
         if continues_after_s is not None:
             stat = Path(f"/proc/{ranks[victim].pid}/stat")
-            assert comes_true(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", PATIENCE_S)
+            assert comes_true(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", TIMEOUT_S)
             time.sleep(continues_after_s)
             ranks[victim].send_signal(signal.SIGCONT)
             victim = -1
@@ -335,4 +335,4 @@ def test_fetches_are_recorded_with_their_sources_if_requested(world):
         # On a busy machine a rank may have got another source meanwhile, and partial blocks.
         assert {fetch.block for fetch in fetches} == set(range(6))
         assert {fetch.sender for fetch in fetches} <= set(range(3)) - {rank}
-        assert all(0 <= fetch.start_s <= fetch.end_s < PATIENCE_S for fetch in fetches)
+        assert all(0 <= fetch.start_s <= fetch.end_s < TIMEOUT_S for fetch in fetches)

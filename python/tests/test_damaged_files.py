@@ -182,7 +182,14 @@ def flight_records() -> list[bytes]:
 def costs() -> bytes:
     link = link_costs.LinkCost(1e-6, 1e9)
     described = dict.fromkeys(("add_s_per_byte", "copy_s_per_byte"), 1e-09)
-    known = {"memory": link, "cable": link, "uplink": None, "uplink_bytes_per_s": None, "measured_at": 1.0, **described}
+    known = {
+        "memory": link,
+        "network_link": link,
+        "uplink": None,
+        "uplink_bytes_per_s": None,
+        "measured_at": 1.0,
+        **described,
+    }
     fields = link_costs.MeasuredCosts.__dataclass_fields__
     filled = {name: known.get(name, ["a", "b"] if name == "hosts" else 1) for name in fields}
     return json.dumps(link_costs.MeasuredCosts(**filled).as_json()).encode()

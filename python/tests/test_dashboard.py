@@ -27,7 +27,7 @@ from ripieno.dashboard.metrics import text_of
 from ripieno.dashboard.picture import picture
 from ripieno.dashboard.state import BoardUpdates
 from ripieno.errors import InputError
-from ripieno.launch.job.watch import pulse_s
+from ripieno.launch.job.watch import telemetry_interval_s
 from stand_in_engine import StandIn
 from watching import comes_true, open_descriptors
 
@@ -41,7 +41,7 @@ def state_of(dashboard: Dashboard) -> dict:
     return json.loads(requested(dashboard.link))
 
 
-def pulse(at_s: float, **changes) -> dict:
+def telemetry(at_s: float, **changes) -> dict:
     base = {"sender_id": "a", "at_s": at_s, "busy_s": at_s, "cpu_s": at_s / 2, "memory_bytes": 1000, "events": []}
     base |= {"lines": [], "broadcasts": [], "call_count": 0, "bytes_sent": 0, "bytes_received": 0}
     return base | {"called_s": 0.0, "waited_s": 0.0, "waited_for_s": {}, "sent_to": {}, "usage": []} | changes
@@ -104,7 +104,7 @@ def test_bytes_are_reported_by_algorithm_and_by_pair(watched):
 def test_iterations_and_log_lines_arrive_with_telemetry(watched):
     state, _ = watched
 
-    assert (state["iterations"]["number"], state["iterations"]["most"]) == (20, 30)
+    assert (state["iterations"]["number"], state["iterations"]["max_iter"]) == (20, 30)
     assert state["iterations"]["objective"] == "inertia" and state["iterations"]["values"]["inertia"][-1] == 0.05
     lines = [(kind, rank, text) for _, kind, rank, _, text in state["lines"]]
     assert {("warning", rank, f"rank {rank} is done") for rank in range(3)} <= set(lines)
@@ -175,7 +175,7 @@ def test_a_death_is_shown_and_the_job_continues():
         state = state_of(job.dashboard)
     lines = [text for *_, text in state["lines"]]
     assert any(text.startswith("rank 1 is lost: killed by SIGKILL") for text in lines)
-    assert any("begins again on 2 ranks" in text for text in lines)
+    assert any("restarts on 2 ranks" in text for text in lines)
     assert state["job"]["workers"] == 2
 
 
@@ -194,12 +194,12 @@ def test_without_a_dashboard_nothing_is_published(world):
         return [thread.name for thread in threading.enumerate()]
 
     assert world(2).dashboard is None
-    assert all("ripieno-pulse" not in names for names in world(2).run(threads))
+    assert all("ripieno-telemetry" not in names for names in world(2).run(threads))
 
 
 def test_the_report_interval_grows_with_the_number_of_ranks():
-    assert pulse_s(1) == 0.5
-    assert pulse_s(6400) == pytest.approx(100 * pulse_s(64))
+    assert telemetry_interval_s(1) == 0.5
+    assert telemetry_interval_s(6400) == pytest.approx(100 * telemetry_interval_s(64))
 
 
 # Boards
@@ -229,14 +229,14 @@ def test_a_telemetry_interval_is_spread_over_its_bins():
 def test_counters_continue_when_ranks_are_renumbered_or_replaced():
     board = Board()
     board.set_ranks(["here", "here"])
-    board.record_telemetry(0, pulse(1.0, bytes_sent=100))
-    board.record_telemetry(1, pulse(1.0, sender_id="b", bytes_sent=7))
-    board.record_telemetry(0, pulse(2.0, bytes_sent=150))
+    board.record_telemetry(0, telemetry(1.0, bytes_sent=100))
+    board.record_telemetry(1, telemetry(1.0, sender_id="b", bytes_sent=7))
+    board.record_telemetry(0, telemetry(2.0, bytes_sent=150))
     # Rank 1 becomes rank 0, but keeps its own sums.
     board.set_ranks(["here"])
-    board.record_telemetry(0, pulse(3.0, sender_id="b", bytes_sent=10))
+    board.record_telemetry(0, telemetry(3.0, sender_id="b", bytes_sent=10))
     # Another communicator starts counting from zero.
-    board.record_telemetry(0, pulse(4.0, sender_id="b", bytes_sent=2))
+    board.record_telemetry(0, telemetry(4.0, sender_id="b", bytes_sent=2))
 
     assert board.ranks[0].sums["bytes_sent"] == 150 + 3 + 2
     assert board.ranks[1].sums["bytes_sent"] == 7
@@ -267,7 +267,7 @@ def test_metrics_of_odd_names_and_numbers_pass_the_strict_parser():
     board = Board()
     board.update_job(place='a "host"\n\\')
     board.set_ranks(['h"\n'])
-    board.record_telemetry(0, pulse(1.0, waited_for_s={0: 0.5}, usage=[("allreduce", "ring", 3, 5)]))
+    board.record_telemetry(0, telemetry(1.0, waited_for_s={0: 0.5}, usage=[("allreduce", "ring", 3, 5)]))
     board.event({"event": "iteration", "iteration": 1, "inertia": float("nan"), "odd\n": float("inf")})
 
     families = {each.name: each for each in text_string_to_metric_families(text_of(board))}
@@ -454,7 +454,7 @@ def test_a_command_prints_the_link_and_its_fit_is_shown(tmp_path):
 
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("dashboard: http://127.0.0.1:") == 1
-    assert "ripieno.launch: LocalJob: 2 ranks have met in processes of" in done.stderr
+    assert "ripieno.launch: LocalJob: 2 ranks have joined in processes of" in done.stderr
 
 
 def test_scripts_are_shown_with_their_output(tmp_path):

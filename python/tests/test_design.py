@@ -108,7 +108,7 @@ def test_counted_densities_replace_a_power_law(capsys):
     [
         (["--degrees", "8x4"], "64 ranks: degrees"),
         (["--min-packet", "big"], "size 'big'"),
-        (["--densities", "1:0.5"], "expected one of both"),
+        (["--densities", "1:0.5"], "expected only one of them"),
         (["--features", "0"], "expected a whole number of 1 to 1e15"),
     ],
 )

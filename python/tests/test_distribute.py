@@ -27,7 +27,7 @@ BLOCK_BYTES = 1000
 # Small blocks make a copy slow enough to inject a fault during it.
 SLOW_BLOCK_BYTES = 64
 SLOW_BYTES = 800_000
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def sample(bytes_count: int) -> bytes:
@@ -232,7 +232,7 @@ def command(*arguments: object, **options: object) -> subprocess.Popen[str]:
 def ended(child: subprocess.Popen[str]) -> tuple[int, dict[str, object] | None, str]:
     """Return the exit code, the report if any, and the other output."""
     try:
-        out, err = child.communicate(timeout=PATIENCE_S)
+        out, err = child.communicate(timeout=TIMEOUT_S)
     finally:
         child.kill()
         child.wait()
@@ -250,8 +250,8 @@ def test_the_command_copies_for_its_workers_and_reports(tmp_path):
         assert sorted(path.name for path in (tmp_path / str(rank)).iterdir()) == ["a", "b"]
         assert (tmp_path / str(rank) / "b").read_bytes() == sample(30_000)
     again = command(tmp_path / "a", "--workers", 2, "--out", f"{tmp_path}/{{rank}}/a")
-    out, _ = again.communicate(timeout=PATIENCE_S)
-    assert again.returncode == 0 and "2 of 2 are whole, 0 B fetched" in out
+    out, _ = again.communicate(timeout=TIMEOUT_S)
+    assert again.returncode == 0 and "2 of 2 are complete, 0 B fetched" in out
     code, _, err = ended(command(tmp_path / "a", "--out", tmp_path / "c"))
     assert code == 2 and "expected --workers, --to, or a launcher" in err
 
@@ -338,7 +338,7 @@ def _children(pid: int) -> list[int]:
 
 def rank_of(child: subprocess.Popen[str], rank: int) -> int:
     """Return the PID of a rank that the command has started."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         for server in _children(child.pid):
             for pid in _children(server):
@@ -367,7 +367,7 @@ def killed_on_the_way(
     )  # fmt: skip
     pid = rank_of(child, victim)
     part = tmp_path / "2" / ".f.part"
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not any(first_block(part)):
         assert child.poll() is None and time.monotonic() < deadline, child.communicate()
         time.sleep(0.001)
@@ -401,14 +401,14 @@ SLOW_PLACE = """
 import sys, time
 from ripieno.comm import file_distribution
 from ripieno.cli import main
-class Slow:
+class SlowFile:
     def __init__(self, file): self.file = file
     def __getattr__(self, name): return getattr(self.file, name)
     def put(self, *block):
         time.sleep(0.002)
         return self.file.put(*block)
 opened = file_distribution._OutputFile.opened
-file_distribution._OutputFile.opened = lambda landing: Slow(opened(landing))
+file_distribution._OutputFile.opened = lambda landing: SlowFile(opened(landing))
 sys.argv[0] = "ripieno"
 sys.exit(main())
 """
@@ -432,7 +432,7 @@ def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_wher
         return [subprocess.Popen(line, env={**common, "RANK": str(rank)}, **pipes) for rank in range(3)]
 
     first = ranks()
-    part, deadline = tmp_path / "2" / ".f.part", time.monotonic() + PATIENCE_S
+    part, deadline = tmp_path / "2" / ".f.part", time.monotonic() + TIMEOUT_S
     while not (part.exists() and data[:1000] == part.read_bytes()[:1000]):
         assert first[2].poll() is None and time.monotonic() < deadline, first[2].communicate()
         time.sleep(0.001)
@@ -441,7 +441,7 @@ def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_wher
     assert code == 1, err
     assert [row["state"] for row in report["files"]] == ["copied", "fetched", "lost"]
     for child in first[1:]:
-        child.communicate(timeout=PATIENCE_S)
+        child.communicate(timeout=TIMEOUT_S)
     assert not list((tmp_path / "place").iterdir())
     again = ranks()
     code, report, err = ended(again[0])
@@ -451,7 +451,7 @@ def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_wher
     assert row["found_bytes"] >= 1000 and row["found_bytes"] + row["fetched_bytes"] == SLOW_BYTES
     assert (tmp_path / "2" / "f").read_bytes() == data
     for child in again[1:]:
-        child.communicate(timeout=PATIENCE_S)
+        child.communicate(timeout=TIMEOUT_S)
 
 
 @pytest.mark.exhaustive
@@ -492,7 +492,7 @@ def test_a_full_disk_is_reported_with_needed_and_free_space(tmp_path):
         f"mkdir disk && mount -t tmpfs -o size=1m none disk && {' '.join(words)}; code=$?; ls -A disk/*; exit $code"
     )
     made = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", script], cwd=tmp_path, text=True, capture_output=True, timeout=PATIENCE_S
+        ["unshare", "-rm", "sh", "-c", script], cwd=tmp_path, text=True, capture_output=True, timeout=TIMEOUT_S
     )
     if "mount" in made.stderr or "unshare" in made.stderr:
         pytest.skip(f"no file system can be mounted: {made.stderr}")

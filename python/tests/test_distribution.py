@@ -114,7 +114,7 @@ def test_the_command_simulates_state_machines_and_draws_them(tmp_path: Path) -> 
 
     output = output_of(*words, "--algorithm", "csb", "--timeline", str(picture))
 
-    assert "have it     7 of 8 ranks" in output
+    assert "complete    7 of 8 ranks" in output
     assert "lost        rank 3" in output
     assert "block 0 from rank" in picture.read_text()
     found = json.loads(output_of(*words, "--algorithm", "chain", "--heal", "--json"))

@@ -199,7 +199,7 @@ def test_a_rank_named_by_the_engine_overrides_the_first_closed_connection(ended)
 def test_a_job_closed_by_another_thread_at_the_end_of_a_run_leaves_no_process(workers):
     engine = StandIn()
 
-    class Slow(EngineJob):
+    class SlowJob(EngineJob):
         def _run(self, *work):
             result = super()._run(*work)
             done.set()
@@ -207,7 +207,7 @@ def test_a_job_closed_by_another_thread_at_the_end_of_a_run_leaves_no_process(wo
             return result
 
     done, closing = threading.Event(), threading.Event()
-    job = Slow(engine, workers, threads=1, on_event=None, trace=None)
+    job = SlowJob(engine, workers, threads=1, on_event=None, trace=None)
     pids = [process.pid for process in engine.run.processes]
 
     def close():
@@ -260,7 +260,7 @@ class HangingJob(EngineJob):
 
 def test_a_rank_that_hangs_before_all_have_connected_is_reported():
     # Long enough for all to join on a busy machine; the timeout restarts once they have.
-    with pytest.raises(rp.RipienoError, match=r"not met the others within 8 s: .*1 on|rank 1"):
+    with pytest.raises(rp.RipienoError, match=r"not joined the others within 8 s: .*1 on|rank 1"):
         Hanging().launch(2, rendezvous_timeout_s=8)
 
 
@@ -634,7 +634,7 @@ def test_ranks_may_connect_by_the_engine_before_they_join(listening):
     assert joined[0][0].attempt == joined[1][0].attempt != ""
     for _, channel in joined:
         channel.send("welcome")
-        assert [channel.receive(EVENT_TIMEOUT_S)[0] for _ in range(2)] == ["asked-at", "ready"]
+        assert [channel.receive(EVENT_TIMEOUT_S)[0] for _ in range(2)] == ["query-address", "ready"]
         channel.send(
             "run", (lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),), {}, EventOptions(False), False, None)
         )

@@ -1,6 +1,6 @@
 """Every writer on disks that fail: a reader finds the old or the new contents, and no unfinished file stays.
 
-A seed determines a schedule: a writer, the calls of the file system that fail or write less than asked, and a power
+A seed determines a schedule: a writer, the calls of the file system that fail or write less than requested, and a power
 loss. ``make soak`` plays 100,000. To replay a failed one, run ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
 """
 

@@ -337,11 +337,11 @@ def test_arrays_of_foreign_byte_order_give_the_same_results(everywhere):
 @pytest.mark.parametrize(
     ("op", "value", "message"),
     [
-        (lambda left, right: left[:1], np.arange(6.0), r"gave shape \(1,\).*expected the same"),
-        (lambda left, right: (left + right).astype(str), np.arange(6.0), "gave .*dtype <U.*expected the same"),
+        (lambda left, right: left[:1], np.arange(6.0), r"returned shape \(1,\).*expected the same"),
+        (lambda left, right: (left + right).astype(str), np.arange(6.0), "returned .*dtype <U.*expected the same"),
         (lambda left, right: left / right, np.arange(1, 7), "dtype float64 for two blocks .* dtype int64"),
-        (lambda left, right: left < right, 3, "op=<lambda>: gave a bool for operands of type int"),
-        (lambda left, right: None, {3}, "gave a NoneType for operands of type set"),
+        (lambda left, right: left < right, 3, "op=<lambda>: returned a bool for operands of type int"),
+        (lambda left, right: None, {3}, "returned a NoneType for operands of type set"),
     ],
     ids=["too few", "texts", "another dtype", "truth", "nothing"],
 )

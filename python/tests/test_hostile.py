@@ -30,11 +30,11 @@ from varied import exhaustively
 from watching import comes_true, open_descriptors
 
 #: Requested schedules run alone; otherwise they run in parallel with other tests, on busy machines.
-ASKED = os.environ.get("RIPIENO_SCHEDULES")
-HEARTBEAT_S = 1.0 if ASKED else 2.0
+SCHEDULES = os.environ.get("RIPIENO_SCHEDULES")
+HEARTBEAT_S = 1.0 if SCHEDULES else 2.0
 #: Time until the caller is notified; slower machines get `SLACK_S` more.
 PROMPT_S = HEARTBEAT_S + 1.0
-SLACK_S = 2.0 if ASKED else 30.0
+SLACK_S = 2.0 if SCHEDULES else 30.0
 #: Ranks stopped before the rendezvous are detected by inspecting them.
 STOPPED_EARLY_S = 5.0
 STEPS = 30
@@ -52,7 +52,7 @@ MOMENTS = ("meeting", "within calls", "between calls", "end")
 
 def seeds() -> range:
     """Return the requested seeds; by default the same few in every test run."""
-    first, _, last = (ASKED or "0..24").rpartition("..")
+    first, _, last = (SCHEDULES or "0..24").rpartition("..")
     return range(int(first or 0), int(last))
 
 
@@ -242,7 +242,7 @@ def test_fonts_that_matplotlib_keeps_open_are_no_leak():
     font.clear()
 
 
-@pytest.mark.parametrize("seed", seeds() if ASKED else [*seeds()[:2], *exhaustively(*seeds()[2:])])
+@pytest.mark.parametrize("seed", seeds() if SCHEDULES else [*seeds()[:2], *exhaustively(*seeds()[2:])])
 def test_any_fault_of_a_rank_is_reported_or_survived_in_time(seed, tmp_path, monkeypatch):
     schedule = HostileSchedule.drawn(seed)
     before = left_behind()
@@ -294,7 +294,7 @@ def ended(child: subprocess.Popen[bytes], errors: Path) -> int:
 
 
 #: Seeds for scripts: a few, a stopped rank with a successful replica, and a world with all ranks stopped.
-OF_SCRIPTS = seeds() if ASKED else [44, 48, *exhaustively(*range(8))]
+OF_SCRIPTS = seeds() if SCHEDULES else [44, 48, *exhaustively(*range(8))]
 
 
 @pytest.mark.parametrize("seed", OF_SCRIPTS)

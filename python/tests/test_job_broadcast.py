@@ -132,7 +132,7 @@ def test_a_value_reaches_all_ranks_if_one_dies_while_it_is_stored(monkeypatch):
             send(request)
 
         monkeypatch.setattr(job, "_send", kill_and_send)
-        with pytest.warns(RuntimeWarning, match="begins again on 3 ranks"):
+        with pytest.warns(RuntimeWarning, match="restarts on 3 ranks"):
             late = job.broadcast("late")
         assert job.run(lengths, late) == [[4]] * 3
 

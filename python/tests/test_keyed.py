@@ -243,10 +243,10 @@ def wrong_arguments(comm):
         ({"combine": "or"}, "op='or' of dtype float64"),
         (
             {"combine": lambda left, right: left[:0]},
-            r"<lambda>: gave shape \(0,\) and dtype float64 for two blocks of sh",
+            r"<lambda>: returned shape \(0,\) and dtype float64 for two blocks of sh",
         ),
-        ({"combine": np.fmod.outer}, "outer: gave shape"),
-        ({"combine": lambda left, right: left.astype("f4")}, "<lambda>: gave .* dtype float32 .* dtype float64"),
+        ({"combine": np.fmod.outer}, "outer: returned shape"),
+        ({"combine": lambda left, right: left.astype("f4")}, "<lambda>: returned .* dtype float32 .* dtype float64"),
         ({"partitioner": "range"}, "partitioner='range'"),
         ({"partitioner": lambda keys: keys + 1}, "<lambda>: returned rank 2 for key 1: expected 0 … 1 in a world of 2"),
         ({"partitioner": lambda keys: -keys}, "returned rank -1 for key 1"),
@@ -262,9 +262,9 @@ def wrong_arguments(comm):
     for call, message in (
         (lambda: comm.regroup([1, 2]), "regroup of a list"),
         (lambda: comm.allreduce(rows, "concat"), "op='concat'"),
-        (lambda: comm.allreduce(rows, out=np.ones(3)), "out=.* beside KeyValues"),
-        (lambda: comm.allgather(rows, counts=[3, 3]), "counts=.* beside KeyValues"),
-        (lambda: keyed.regroup(comm, keyed.Emitter(2), combine="min"), "combine beside an emitter"),
+        (lambda: comm.allreduce(rows, out=np.ones(3)), "out=.*: has no effect on KeyValues"),
+        (lambda: comm.allgather(rows, counts=[3, 3]), "counts=.*: has no effect on KeyValues"),
+        (lambda: keyed.regroup(comm, keyed.Emitter(2), combine="min"), "combine: an emitter has its own"),
         (lambda: keyed.Emitter(1).combined(), "nothing was added"),
     ):
         with pytest.raises(rp.InputError, match=message):

@@ -114,7 +114,7 @@ def refused(comm):
     for call, error, message in (
         (lambda: comm.allreduce(rows, algorithm="ring"), rp.InputError, "expected one of allgather, regroup-allgather"),
         (lambda: comm.allreduce(table, algorithm="ring"), rp.InputError, "tables that differ between ranks"),
-        (lambda: comm.allreduce(rows, order="given"), rp.InputError, "order='given' beside KeyValues"),
+        (lambda: comm.allreduce(rows, order="given"), rp.InputError, "order='given': has no effect on KeyValues"),
         (
             lambda: comm.allreduce(rows, algorithm=ALGORITHMS[comm.rank % 2]),
             rp.CollectiveMismatch,

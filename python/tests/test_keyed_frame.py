@@ -99,8 +99,8 @@ def test_rows_of_all_ranks_are_grouped_by_several_keys(world, workers):
     results = world(workers).run(over_ranks, keys)
     frame = pl.concat([rows(rank, 100 if rank != 1 else 0) for rank in range(workers)])
     wanted = in_order(expected(frame, keys), keys)
-    homes = pl.concat([pl.DataFrame(home) for home, _ in results])
-    pl.testing.assert_frame_equal(in_order(homes, keys), wanted)
+    shares = pl.concat([pl.DataFrame(home) for home, _ in results])
+    pl.testing.assert_frame_equal(in_order(shares, keys), wanted)
     for _, everywhere in results:
         pl.testing.assert_frame_equal(in_order(pl.DataFrame(everywhere), keys), wanted)
 

@@ -1,4 +1,4 @@
-"""Emulated clusters: rates, counters, names, failed cables, runs, and complete removal."""
+"""Emulated clusters: rates, counters, names, failed network links, runs, and complete removal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate
 COMMAND = [sys.executable, "-c", "import sys; from ripieno.cli import main; sys.exit(main())", "lab"]
 PAYLOAD_MBIT = 100 * cluster_spec.wire_share()
 PORT = 5000
-# A busy machine needs several attempts to fill a cable.
+# A busy machine needs several attempts to fill a network link.
 ATTEMPT_COUNT = 5
 # Longer than any program of these tests.
 TIMEOUT_S = 60.0
@@ -75,7 +75,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """Provide two racks of two hosts, with uplinks as slow as one host's cable."""
+    """Provide two racks of two hosts, with uplinks as slow as one host's network link."""
     with Lab(racks=2, hosts=2, rate="100mbit", uplink="100mbit") as lab:
         yield lab
 
@@ -177,7 +177,7 @@ class CommandOutput(NamedTuple):
     err: str
 
 
-class Pipe:
+class PipeReader:
     """The reading end of a named pipe: data written to it, and whether a writer still has it open."""
 
     def __init__(self, path: Path) -> None:
@@ -185,7 +185,7 @@ class Pipe:
         self._waiting = select.poll()
         self._waiting.register(self._end, select.POLLIN)
 
-    def __enter__(self) -> Pipe:
+    def __enter__(self) -> PipeReader:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -255,12 +255,12 @@ def test_hosts_are_numbered_and_addressed_rack_by_rack():
         ("100mbit", "1gbit", 1, 12_500),
         ("10mbit", "1gbit", 1, 3_000),
         ("10gbit", "10gbit", 1, 65_536),
-        # A slower uplink must not be blocked for longer than a cable.
+        # A slower uplink must not be blocked for longer than a network link.
         ("100mbit", "50mbit", 2, 6_250),
         ("100mbit", "50mbit", 1, 12_500),
     ],
 )
-def test_a_packet_takes_the_slowest_cable_for_a_millisecond(rate, uplink, racks, packet_bytes):
+def test_a_packet_takes_the_slowest_link_for_a_millisecond(rate, uplink, racks, packet_bytes):
     shape = ClusterSpec(racks, 4, rate, uplink)
 
     assert shape.packet_bytes == packet_bytes
@@ -329,14 +329,14 @@ def test_a_kernel_without_token_buckets_is_reported_before_anything_is_created(m
 
 
 @needs_lab
-def test_a_cable_carries_its_rate_and_no_more(lab):
+def test_a_network_link_carries_its_rate_and_no_more(lab):
     rate = best_mbit(lab, [(0, 1)], 4_000_000, sufficient_mbit=0.97 * PAYLOAD_MBIT)
 
     assert 0.95 * PAYLOAD_MBIT < rate < 1.02 * PAYLOAD_MBIT
 
 
 @needs_lab
-def test_one_cable_may_have_another_rate(lab):
+def test_one_link_may_have_another_rate(lab):
     lab.set_rate("h1", f"{PAYLOAD_MBIT / 5:f}mbit")
     try:
         slow, other = (best_mbit(lab, [ends], 1_000_000, sufficient_mbit=0.0) for ends in ((0, 1), (2, 0)))
@@ -350,7 +350,7 @@ def test_one_cable_may_have_another_rate(lab):
 def test_hosts_of_a_rack_share_its_uplink(lab):
     before = lab.counters()
     rate = best_mbit(lab, [(0, 2), (1, 3)], 2_000_000, sufficient_mbit=0.95 * PAYLOAD_MBIT)
-    carried = {cable: after - before[cable] for cable, after in lab.counters().items()}
+    carried = {link: after - before[link] for link, after in lab.counters().items()}
 
     assert 0.9 * PAYLOAD_MBIT < rate < 1.02 * PAYLOAD_MBIT
     assert carried["rack0"].sent_bytes == carried["rack1"].received_bytes > 4_000_000
@@ -377,7 +377,7 @@ def test_counters_are_exact(lab):
     target = lab.hosts[2].address
     with program(lab, 2, receive, target, first_line="listening") as receiver, program(lab, 0, send, target):
         assert line(receiver) == str(count * size_bytes)
-    carried = {cable: after - before[cable] for cable, after in lab.counters().items()}
+    carried = {link: after - before[link] for link, after in lab.counters().items()}
 
     total = count * (size_bytes + header_bytes)
     sent, received, unused = Counters(sent_bytes=total), Counters(received_bytes=total), Counters()
@@ -420,18 +420,18 @@ def test_a_remote_shell_runs_commands_like_ssh(lab, tmp_path, capfd):
 
 
 @needs_lab
-@pytest.mark.parametrize("cable", ["h3", "rack1"])
-def test_connections_continue_after_a_cable_failed_and_recovered(lab, cable):
+@pytest.mark.parametrize("link", ["h3", "rack1"])
+def test_connections_continue_after_a_network_link_failed_and_recovered(lab, link):
     address = lab.hosts[3].address
     with program(lab, 3, ECHO, address, PORT, first_line="listening"), program(lab, 0, CLIENT, address, PORT) as client:
         assert reply(client, 10.0) == "1"
 
-        lab.fail(cable)
-        assert lab.disconnected() == {cable}
+        lab.fail(link)
+        assert lab.disconnected() == {link}
         # Long enough for failed retransmissions.
         assert reply(client, 0.5) == "timeout"
 
-        lab.heal(cable)
+        lab.heal(link)
         assert reply(client, 30.0) == "1"
 
     assert not lab.disconnected()
@@ -586,12 +586,12 @@ def test_a_named_lab_exists_until_it_is_removed(cli, name):
 
         assert cli("fail", "--name", name, "rack1").code == 0
         hosts = json.loads(cli("hosts", "--name", name, "--json").out)
-        assert [host["pulled"] for host in hosts] == [[], ["rack1"]]
+        assert [host["disconnected"] for host in hosts] == [[], ["rack1"]]
         assert cli("hosts", "--name", name).out.splitlines()[2].split() == [
             "h1",
             "10.77.1.1",
             "rack1",
-            "pulled:",
+            "disconnected:",
             "rack1",
         ]
         assert cli("heal", "--name", name, "rack1").code == 0
@@ -621,7 +621,7 @@ def test_no_process_of_a_run_outlives_its_command(lab, tmp_path, ending, code):
     # Background processes of a shell ignore SIGINT, possibly including these tests.
     handle_sigint = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [*COMMAND[:2], handle_sigint + COMMAND[2], *COMMAND[3:], "run", "--name", lab.name, "sh", "-c", script]
-    with Pipe(tmp_path / "pipe") as pipe, started(command) as running:
+    with PipeReader(tmp_path / "pipe") as pipe, started(command) as running:
         assert pipe.read(8, within_s=30) == 8 * b"\n"
 
         running.send_signal(getattr(signal, ending))

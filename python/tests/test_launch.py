@@ -76,7 +76,7 @@ def test_lambdas_and_local_classes_are_sent_both_ways(world):
 def shared(comm, nested):
     vectors = nested["deep"][0]
     maps = Path("/proc/self/maps").read_text()
-    return vectors.flags.writeable, float(vectors.sum()), "memfd:ripieno-parcel" in maps, vectors.flags.aligned
+    return vectors.flags.writeable, float(vectors.sum()), "memfd:ripieno-message" in maps, vectors.flags.aligned
 
 
 def test_arrays_are_shared_with_workers_and_read_only(world):
@@ -204,7 +204,7 @@ def test_a_single_worker_runs_the_callers_own_function_and_returns_its_own_objec
 
 def mapped(comm, views):
     maps = Path("/proc/self/maps").read_text()
-    in_file, in_memory = "vectors.npy" in maps, "memfd:ripieno-parcel" in maps
+    in_file, in_memory = "vectors.npy" in maps, "memfd:ripieno-message" in maps
     return in_file, in_memory, [view.copy() for view in views], views[0].flags.writeable
 
 
@@ -1184,22 +1184,22 @@ import multiprocessing, pickle, sys
 from concurrent.futures import ProcessPoolExecutor
 import ripieno as rp
 
-class Point:
+class Vector:
     def __init__(self, x):
         self.x = x
 
 def double(point):
-    return Point(2 * point.x)
+    return Vector(2 * point.x)
 
 def program(comm, point, method):
     again = pickle.loads(pickle.dumps(point))
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
         doubled = pool.submit(double, again).result()
-    return type(again) is type(doubled) is Point, comm.allgather(doubled)[1]
+    return type(again) is type(doubled) is Vector, comm.allgather(doubled)[1]
 
 def launched(method):
     with rp.launch(workers=2) as job:
-        return [(same, isinstance(point, Point), point.x) for same, point in job.run(program, Point(1), method)]
+        return [(same, isinstance(point, Vector), point.x) for same, point in job.run(program, Vector(1), method)]
 
 if __name__ == "__main__":
 """
@@ -1248,9 +1248,9 @@ def test_a_name_of_main_that_is_defined_anew_stands_for_the_new_definition(tmp_p
 
     with rp.launch(workers=2) as job:
         for number in range(2):
-            class Point:
+            class Numbered:
                 x = number
-            print(job.run(lambda comm: pickle.loads(pickle.dumps(Point)).x))
+            print(job.run(lambda comm: pickle.loads(pickle.dumps(Numbered)).x))
     """
     assert output_of(tmp_path, textwrap.dedent(text)) == "[0, 0]\n[1, 1]\n"
 
@@ -1350,7 +1350,7 @@ def test_a_rank_that_returns_while_others_wait_for_it_is_reported(world, others)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"addres": "x"}, "addres='x': there is no such option of engine local; there are bind_host, call_timeout_s"),
+        ({"addres": "x"}, "addres='x': engine local has no such option; it has bind_host, call_timeout_s"),
         ({"rendezvous_timeout_s": "1"}, "rendezvous_timeout_s='1': expected a positive number of seconds"),
         ({"heartbeat_timeout_s": 0}, "heartbeat_timeout_s=0: expected a positive number of seconds"),
         ({"heartbeat_timeout_s": True}, "heartbeat_timeout_s=True: expected a positive number of seconds"),

@@ -57,14 +57,14 @@ def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, mon
     expected = rp.FruchtermanReingold(**parameters).fit(TORUS)
     model = rp.FruchtermanReingold(**parameters, checkpoint=tmp_path / "kept")
 
-    class Stopped(Exception):
+    class StoppedLayout(Exception):
         pass
 
     def stop(event):
         if event["iteration"] == 5:
-            raise Stopped
+            raise StoppedLayout
 
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedLayout):
         model.set_params(on_iteration=stop).fit(TORUS)
     received = []
     found = model.set_params(on_iteration=received.append, engine=world(workers)).fit(TORUS)

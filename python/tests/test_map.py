@@ -65,7 +65,7 @@ class NeedsTwo(Exception):
         super().__init__(f"{first} and {second}")
 
 
-class Unreadable:
+class UnreadableResult:
     """An object that can be pickled, but not unpickled."""
 
     def __reduce__(self):
@@ -75,7 +75,7 @@ class Unreadable:
 def fail_differently(number):
     if number == 1:
         raise NeedsTwo(number, 2)
-    return Unreadable() if number == 2 else threading.Lock() if number == 3 else number
+    return UnreadableResult() if number == 2 else threading.Lock() if number == 3 else number
 
 
 @pytest.mark.parametrize(

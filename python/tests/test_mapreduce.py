@@ -333,7 +333,7 @@ def test_objects_that_cannot_be_keys_or_combined_are_named():
                 job.step()
     with rp.MapReduce(lambda part, _: ([1.5], [1]), memory_limit=9, workers=1) as job:
         job.cache([0])
-        with pytest.raises(rp.InputError, match="memory_limit=9 beside ObjectPairs"):
+        with pytest.raises(rp.InputError, match="memory_limit=9: has no effect on ObjectPairs"):
             job.step()
 
 

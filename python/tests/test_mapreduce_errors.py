@@ -42,32 +42,32 @@ def only_once(part, _):
     [
         (
             {"map": lambda part, _: [1, 2]},
-            r"map task 0 \(int\) on rank 0 gave a list: expected KeyValues, \(keys, values\)",
+            r"map task 0 \(int\) on rank 0 returned a list: expected KeyValues, \(keys, values\)",
         ),
-        ({"map": lambda part, _: ([1], [1, 2])}, "map task 0 .* gave values: 2 rows for 1 keys"),
+        ({"map": lambda part, _: ([1], [1, 2])}, "map task 0 .* returned values: 2 rows for 1 keys"),
         (
             {"map": lambda part, _: ([1], [1]) if part else {1: np.ones(2)}},
             "map task 1 .* expected all KeyValues, or all",
         ),
         ({"map": lambda part, _: {1: np.ones(1 + part)}}, r"map task 1 .* partition 1: shape \(2,\)"),
-        ({"map": only_once, "memory_limit": 9}, "memory_limit=9 beside Table"),
-        ({"map": only_once, "local_reduction": False}, "local_reduction=False beside Table"),
+        ({"map": only_once, "memory_limit": 9}, "memory_limit=9: has no effect on Table"),
+        ({"map": only_once, "local_reduction": False}, "local_reduction=False: has no effect on Table"),
         ({"map": only_once, "partitioner": "balanced"}, "partitioner='balanced' of a table"),
         (
             {"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: (keys, values[:0])},
-            "reduce gave .*0 rows for 1 keys",
+            "reduce returned .*0 rows for 1 keys",
         ),
         (
             {"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: ("sum", values.sum())},
-            r"reduce gave keys: a str: .* \(a pair means keys and values",
+            r"reduce returned keys: a str: .* \(a pair means keys and values",
         ),
         (
             {"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: {"sum": values.sum()}},
-            "reduce gave partition 'sum': .* a dict means a table: put other results into a list",
+            "reduce returned partition 'sum': .* a dict means a table: put other results into a list",
         ),
         (
             {"map": lambda part, _: {3: np.ones(1)}, "reduce": lambda number, array: None},
-            r"reduce gave partition 3 of a NoneType: [^(]*$",
+            r"reduce returned partition 3 of a NoneType: [^(]*$",
         ),
     ],
 )

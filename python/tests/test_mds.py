@@ -323,14 +323,14 @@ def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, mon
     expected = model.fit(D)
     model = rp.MDS(2, random_state=0, max_iter=12, checkpoint=tmp_path / "kept", **parameters)
 
-    class Stopped(Exception):
+    class StoppedFit(Exception):
         pass
 
     def stop(event):
         if event["iteration"] == 5:
-            raise Stopped
+            raise StoppedFit
 
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedFit):
         model.set_params(on_iteration=stop).fit(D)
     found = model.set_params(on_iteration=None, engine=world(workers)).fit(D)
 

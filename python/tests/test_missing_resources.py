@@ -22,15 +22,15 @@ def exhaust(what: str) -> None:
     resource.setrlimit(kind, (value, resource.getrlimit(kind)[1]))
 
 
-def borrow(comm: rp.Communicator, what: str, mark: Path) -> None:
+def receive(comm: rp.Communicator, what: str, mark: Path) -> None:
     """Rank 1 lacks a resource for mapping shared memory of rank 0."""
     # 512 MiB, never written.
-    borrowed = rp.empty(1 << 26, np.float64)
+    received = rp.empty(1 << 26, np.float64)
     # The link exists now.
     comm.broadcast(out=np.ones(3))
     if comm.rank == 1:
         exhaust(what)
-    comm.broadcast(out=borrowed)
+    comm.broadcast(out=received)
 
 
 def connect(comm: rp.Communicator, what: str, mark: Path) -> None:
@@ -65,8 +65,8 @@ def share(comm: rp.Communicator, what: str, mark: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "what", "links"),
     [
-        (borrow, "descriptors", "shared-memory"),
-        (borrow, "memory", "shared-memory"),
+        (receive, "descriptors", "shared-memory"),
+        (receive, "memory", "shared-memory"),
         (connect, "descriptors", "tcp"),
         (accept, "descriptors", "shared-memory"),
         (share, "descriptors", "tcp"),

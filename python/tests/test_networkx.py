@@ -188,12 +188,12 @@ def test_large_graphs_use_the_backend_if_a_priority_is_set(monkeypatch):
 def test_the_number_of_workers_is_a_setting(monkeypatch):
     requested = []
 
-    class Recorded(rp.PageRank):
+    class RecordedPageRank(rp.PageRank):
         def fit(self, graph, y=None, *, comm=None):
             requested.append(self.workers)
             return super().fit(graph, comm=comm)
 
-    monkeypatch.setattr(backend, "PageRank", Recorded)
+    monkeypatch.setattr(backend, "PageRank", RecordedPageRank)
     with nx.config.backends.ripieno(workers=2):
         nx.pagerank(nx.path_graph(5), backend="ripieno")
     assert requested == [2]

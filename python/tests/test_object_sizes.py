@@ -1,4 +1,4 @@
-"""Objects of sizes around the limit of the first message arrive unchanged, also if one rank's is longer."""
+"""Objects of sizes around the limit of the first message arrive unchanged, also if one rank has a longer object."""
 
 from __future__ import annotations
 

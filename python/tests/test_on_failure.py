@@ -57,7 +57,7 @@ def test_a_program_restarts_on_survivors_or_with_replacements(tmp_path, policy, 
     with rp.launch(workers=WORKERS, threads=1, on_failure=policy, links=links) as job:
         pids = job.pids
         table = job.broadcast(np.arange(10) * 10)
-        with pytest.warns(RuntimeWarning, match=rf"killed by SIGKILL.*sums begins again on {left} rank"):
+        with pytest.warns(RuntimeWarning, match=rf"killed by SIGKILL.*sums restarts on {left} rank"):
             results = job.run(sums, table, tmp_path, victims, signal.SIGKILL)
         assert right(results, left) and job.workers == left
         # Two may die in sequence, the second during the rendezvous; then all ranks are restarted.
@@ -242,7 +242,7 @@ def wait_for_a_dead_root(comm):
 def test_a_rank_does_not_wait_for_values_of_a_rank_whose_program_has_ended():
     with rp.launch(workers=3, threads=1, on_failure="shrink") as job:
         started = time.monotonic()
-        with pytest.warns(RuntimeWarning, match="begins again on 2 ranks"):
+        with pytest.warns(RuntimeWarning, match="restarts on 2 ranks"):
             assert job.run(wait_for_a_dead_root) == [2, 2]
         assert time.monotonic() - started < HEARTBEAT_S
 
@@ -347,7 +347,7 @@ def test_an_engine_starts_all_ranks_again(tmp_path, policy):
     left = 2 if policy == "shrink" else 3
     with StandIn().launch(3, on_failure=policy) as job:
         table = job.broadcast(np.arange(10) * 10)
-        with pytest.warns(RuntimeWarning, match=f"sums begins again on {left} ranks"):
+        with pytest.warns(RuntimeWarning, match=f"sums restarts on {left} ranks"):
             results = job.run(sums, table, tmp_path, (1,), signal.SIGKILL)
         assert right(results, left) and job.workers == left and list(job.lost) == [1]
         job.resize(4)
@@ -359,6 +359,6 @@ def test_an_engine_starts_all_ranks_again(tmp_path, policy):
 def test_a_partial_program_restarts_under_the_name_of_its_function(tmp_path):
     with rp.launch(workers=2, threads=1, on_failure="shrink") as job:
         table = job.broadcast(np.arange(10) * 10)
-        with pytest.warns(RuntimeWarning, match="; sums begins again on 1 rank"):
+        with pytest.warns(RuntimeWarning, match="; sums restarts on 1 rank"):
             results = job.run(partial(sums, folder=tmp_path, victims=(1,), signal_number=signal.SIGKILL), table)
         assert right(results, 1)

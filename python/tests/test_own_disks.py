@@ -1,4 +1,4 @@
-"""A fit on emulated hosts that each see only their own disk: no row crosses a cable."""
+"""A fit on emulated hosts that each see only their own disk: no row crosses a network link."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ for rows, X in (("shared", path), ("own", rp.input.share(rp.input.open_partition
 
 
 @pytest.mark.timeout(240)
-def test_rows_on_disks_of_hosts_are_clustered_without_crossing_a_cable(tmp_path):
+def test_rows_on_disks_of_hosts_are_clustered_without_crossing_a_link(tmp_path):
     random = np.random.default_rng(0)
     centers = 9 * random.normal(size=(CLUSTER_COUNT, COLUMN_COUNT))
     rows = centers[random.integers(0, CLUSTER_COUNT, ROW_COUNT)] + random.normal(size=(ROW_COUNT, COLUMN_COUNT))
@@ -54,7 +54,7 @@ def test_rows_on_disks_of_hosts_are_clustered_without_crossing_a_cable(tmp_path)
         names = [host.name for host in lab.hosts]
         path = rp.input.divide(tmp_path / "rows.npy", tmp_path / "parts", partitions=12, replicas=2, nodes=names)
         lab.run([sys.executable, "-c", PROGRAM, str(tmp_path), *names], timeout_s=200, prefix=False)
-        cables = [each for name, each in lab.counters().items() if name in names]
+        links = [each for name, each in lab.counters().items() if name in names]
 
     counts = [len(part.read()) for part in rp.input.open_partitions(path)]
     numbers = np.split(np.arange(ROW_COUNT), np.cumsum(counts)[:-1])
@@ -65,4 +65,4 @@ def test_rows_on_disks_of_hosts_are_clustered_without_crossing_a_cable(tmp_path)
         for own, labels in found["parts"]:
             np.testing.assert_array_equal(labels, expected.labels_[np.concatenate([numbers[at] for at in own])])
     # The messages of both fits together take less than a single partition would.
-    assert 0 < sum(each.sent_bytes for each in cables) < rows.nbytes / 12
+    assert 0 < sum(each.sent_bytes for each in links) < rows.nbytes / 12

@@ -1,4 +1,4 @@
-"""Ranks that fit together on separate rows: the model equals the one of all rows, and deviating calls are detected."""
+"""Ranks that fit together on separate rows: they get the model of all rows; deviating calls are detected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CUTS = (0, 25, 25)
 
 
 @dataclass(frozen=True)
-class Case:
+class OwnRowsCase:
     """An estimator, its input by argument, a parameter with another value on rank 2, and its fitted attributes.
 
     `of_rows` are attributes with an entry for each row.
@@ -62,71 +62,73 @@ def mds(**parameters):
 CLUSTERS = ("cluster_centers_", "inertia_", "n_iter_", "n_features_in_")
 MODEL = ("coef_", "intercept_", "n_features_in_")
 CASES = {
-    "KMeans": Case(kmeans, {"X": POINTS}, {"n_clusters": 4}, CLUSTERS, ("labels_",)),
-    "KMeans of weights": Case(kmeans, {"X": POINTS, "sample_weight": WEIGHTS}, {"tol": 0}, CLUSTERS, ("labels_",)),
-    "KMeans of float32": Case(
+    "KMeans": OwnRowsCase(kmeans, {"X": POINTS}, {"n_clusters": 4}, CLUSTERS, ("labels_",)),
+    "KMeans of weights": OwnRowsCase(
+        kmeans, {"X": POINTS, "sample_weight": WEIGHTS}, {"tol": 0}, CLUSTERS, ("labels_",)
+    ),
+    "KMeans of float32": OwnRowsCase(
         kmeans, {"X": POINTS.astype(np.float32)}, {"max_iter": 2}, CLUSTERS, ("labels_",), rtol=1e-6
     ),
-    "KMeans of sparse rows": Case(kmeans, {"X": SPARSE}, {"random_state": 1}, CLUSTERS, ("labels_",)),
-    "KMeans of a frame": Case(
+    "KMeans of sparse rows": OwnRowsCase(kmeans, {"X": SPARSE}, {"random_state": 1}, CLUSTERS, ("labels_",)),
+    "KMeans of a frame": OwnRowsCase(
         kmeans,
         {"X": pd.DataFrame(POINTS, columns=list("abcd"))},
         {"init": "random", "n_init": 1},
         (*CLUSTERS, "feature_names_in_"),
         ("labels_",),
     ),
-    "KMeans of given centroids": Case(
+    "KMeans of given centroids": OwnRowsCase(
         lambda **parameters: kmeans(init=POINTS[[0, 20, 40]], **parameters),
         {"X": POINTS},
         {"tol": 1.0},
         CLUSTERS,
         ("labels_",),
     ),
-    "MiniBatchKMeans": Case(
+    "MiniBatchKMeans": OwnRowsCase(
         lambda **parameters: rp.MiniBatchKMeans(**{"n_clusters": 3, "random_state": 0, "max_iter": 3} | parameters),
         {"X": POINTS, "sample_weight": WEIGHTS},
         {"batch_size": 7},
         CLUSTERS,
         ("labels_",),
     ),
-    "PCA": Case(
+    "PCA": OwnRowsCase(
         lambda **parameters: rp.PCA(**{"n_components": 2} | parameters),
         {"X": POINTS},
         {"n_components": 3},
         ("components_", "explained_variance_", "mean_", "n_samples_"),
     ),
-    "LinearRegression": Case(
+    "LinearRegression": OwnRowsCase(
         rp.LinearRegression, {"X": POINTS, "y": TARGETS}, {"fit_intercept": False}, MODEL, rtol=1e-11
     ),
-    "Ridge of weights": Case(
+    "Ridge of weights": OwnRowsCase(
         rp.Ridge,
         {"X": POINTS, "y": np.stack([TARGETS, WEIGHTS], axis=1), "sample_weight": WEIGHTS},
         {"alpha": 2.0},
         MODEL,
         rtol=1e-11,
     ),
-    "LogisticRegression": Case(
+    "LogisticRegression": OwnRowsCase(
         lambda **parameters: rp.LogisticRegression(**{"tol": 1e-10, "max_iter": 200} | parameters),
         {"X": POINTS, "y": CLASSES, "sample_weight": WEIGHTS},
         {"C": 2.0},
         (*MODEL, "classes_"),
         rtol=1e-6,
     ),
-    "LogisticRegression of sparse rows": Case(
+    "LogisticRegression of sparse rows": OwnRowsCase(
         lambda **parameters: rp.LogisticRegression(**{"tol": 1e-10, "max_iter": 200} | parameters),
         {"X": SPARSE, "y": CLASSES},
         {"C": 2.0},
         (*MODEL, "classes_"),
         rtol=1e-6,
     ),
-    "ALS of a matrix": Case(
+    "ALS of a matrix": OwnRowsCase(
         lambda **parameters: rp.ALS(**{"rank": 2, "max_iter": 3, "random_state": 0} | parameters),
         {"ratings": RATINGS},
         {"reg": 0.5},
         ("user_factors_", "item_factors_", "user_ids_", "item_ids_"),
         rtol=1e-5,
     ),
-    "ALS of a table": Case(
+    "ALS of a table": OwnRowsCase(
         lambda **parameters: rp.ALS(**{"rank": 2, "max_iter": 3, "random_state": 0} | parameters),
         {
             "ratings": pd.DataFrame(
@@ -137,8 +139,8 @@ CASES = {
         ("user_factors_", "item_factors_", "user_ids_", "item_ids_"),
         rtol=1e-5,
     ),
-    "MDS": Case(mds, {"X": SQUARE}, {"eps": 0.1}, ("stress_",), ("embedding_",), rtol=1e-6),
-    "MDS of points": Case(
+    "MDS": OwnRowsCase(mds, {"X": SQUARE}, {"eps": 0.1}, ("stress_",), ("embedding_",), rtol=1e-6),
+    "MDS of points": OwnRowsCase(
         lambda **parameters: mds(metric="euclidean", **parameters),
         {"X": POINTS},
         {"cooling": 0.5},
@@ -146,47 +148,47 @@ CASES = {
         ("embedding_",),
         rtol=1e-6,
     ),
-    "PageRank": Case(rp.PageRank, {"graph": EDGES}, {"damping": 0.5}, ("vertices_", "ranks_", "n_iter_")),
-    "BFS": Case(
+    "PageRank": OwnRowsCase(rp.PageRank, {"graph": EDGES}, {"damping": 0.5}, ("vertices_", "ranks_", "n_iter_")),
+    "BFS": OwnRowsCase(
         lambda **parameters: rp.BFS(**{"source": 0} | parameters),
         {"graph": EDGES},
         {"source": 1},
         ("vertices_", "distances_", "parents_"),
     ),
-    "ShortestPaths": Case(
+    "ShortestPaths": OwnRowsCase(
         lambda **parameters: rp.ShortestPaths(**{"source": 0} | parameters),
         {"graph": EDGES},
         {"source": 1},
         ("vertices_", "distances_", "parents_"),
     ),
-    "CommunityDetection": Case(
+    "CommunityDetection": OwnRowsCase(
         rp.CommunityDetection, {"graph": EDGES}, {"max_iter": 2}, ("vertices_", "labels_", "n_iter_")
     ),
-    "ClusteringCoefficients": Case(
+    "ClusteringCoefficients": OwnRowsCase(
         rp.ClusteringCoefficients, {"graph": EDGES}, {}, ("vertices_", "coefficients_", "triangles_", "degrees_")
     ),
-    "ConnectedComponents": Case(rp.ConnectedComponents, {"graph": EDGES}, {}, ("vertices_", "labels_")),
-    "EffectiveDiameter": Case(
+    "ConnectedComponents": OwnRowsCase(rp.ConnectedComponents, {"graph": EDGES}, {}, ("vertices_", "labels_")),
+    "EffectiveDiameter": OwnRowsCase(
         lambda **parameters: rp.EffectiveDiameter(**{"random_state": 0} | parameters),
         {"graph": EDGES},
         {"n_strings": 8},
         ("pairs_", "effective_diameter_"),
     ),
-    "SpectralEmbedding": Case(
+    "SpectralEmbedding": OwnRowsCase(
         lambda **parameters: rp.SpectralEmbedding(**{"n_components": 2, "random_state": 0} | parameters),
         {"graph": EDGES},
         {"tol": 0.1},
         ("vertices_", "embedding_", "eigenvalues_"),
         rtol=1e-6,
     ),
-    "SpectralClustering": Case(
+    "SpectralClustering": OwnRowsCase(
         lambda **parameters: rp.SpectralClustering(**{"n_clusters": 2, "random_state": 0} | parameters),
         {"graph": EDGES},
         {"n_clusters": 3},
         ("vertices_", "labels_", "eigenvalues_"),
         rtol=1e-6,
     ),
-    "FruchtermanReingold": Case(
+    "FruchtermanReingold": OwnRowsCase(
         lambda **parameters: rp.FruchtermanReingold(**{"iterations": 5, "random_state": 0} | parameters),
         {"graph": EDGES},
         {"iterations": 4},

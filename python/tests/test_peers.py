@@ -1,4 +1,4 @@
-"""The results of other projects' tests."""
+"""The recorded results of other projects' tests, and the programs that record them."""
 
 import json
 import runpy

@@ -1,4 +1,4 @@
-"""Damaged files that both accept have as many rows as by a reference reader: pyarrow, NumPy, SciPy, networkx.
+"""A damaged file that a reference reader (pyarrow, NumPy, SciPy, networkx) also accepts has the same number of rows.
 
 RIPIENO_FUZZ_INPUTS is the number of files per format, RIPIENO_FUZZ_FIRST the first seed.
 """
@@ -42,7 +42,7 @@ MATRIX = scipy.sparse.random(7, 5, 0.5, "csr", random_state=0)
 
 
 @dataclass(frozen=True)
-class Format:
+class FormatReaders:
     """Valid files, and two functions that count the rows of a file: ours, and one that returns None if it differs."""
 
     name: str
@@ -107,32 +107,32 @@ def archives() -> list[bytes]:
 
 BANNER = b"%%MatrixMarket matrix "
 FORMATS = [
-    Format(
+    FormatReaders(
         "rows.csv",
         [b"a,b,c\n1,2.5,x\n3,,y\n", b'"a","b","c"\r\n1,2,"x, ""y"""\r\n4,5,"l\nm"\r\n', b"a,b,c\r1,2,3\r4,5,6\r"],
         rows,
         csv_rows,
     ),
-    Format(
+    FormatReaders(
         "rows.parquet",
         [saved(lambda file, table=table: pq.write_table(table, file, row_group_size=2)) for table in TABLES],
         rows,
         lambda data: len(pq.read_table(io.BytesIO(data))),
     ),
-    Format(
+    FormatReaders(
         "rows.feather",
         [saved(lambda file, table=table: pa.feather.write_feather(table, file, "uncompressed")) for table in TABLES],
         rows,
         lambda data: len(pa.feather.read_table(io.BytesIO(data))),
     ),
-    Format(
+    FormatReaders(
         "rows.npy",
         [saved(np.save, np.arange(12.0).reshape(4, 3)), saved(np.save, np.arange(5, dtype="i2"))],
         rows,
         lambda data: len(np.load(io.BytesIO(data))),
     ),
-    Format("rows.npz", archives(), rows, archive_rows),
-    Format(
+    FormatReaders("rows.npz", archives(), rows, archive_rows),
+    FormatReaders(
         "rows.mtx",
         [
             BANNER + b"coordinate real general\n%c\n3 3 2\n1 1 0.5\n3 2 1e3\n",
@@ -144,18 +144,18 @@ FORMATS = [
         # scipy.io.mmread ends the process on some damaged files.
         lambda data: entries(_mmio.mmread(io.BytesIO(data))),
     ),
-    Format(
+    FormatReaders(
         "rows.libsvm",
         [b"1 1:0.5 7:2\n-1 2:1e-3\n", b"0 0:1 # c\r\n3\n2.5 4:1 5:2\n"],
         lambda path: LibsvmFiles.open(str(path)).read_share(0, 1).points.shape[0],
         lambda data: load_svmlight_file(io.BytesIO(data), n_features=COLUMN_LIMIT, zero_based=True)[0].shape[0],
     ),
-    Format("edges.txt", [b"0 1\n1 2\n2 0\n", b"# c\n0\t1\n5\t3\n", b"0 1 0.5\n1 2 3\n"], edges, networkx_edges),
+    FormatReaders("edges.txt", [b"0 1\n1 2\n2 0\n", b"# c\n0\t1\n5\t3\n", b"0 1 0.5\n1 2 3\n"], edges, networkx_edges),
 ]
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
-def test_a_damaged_file_has_the_rows_that_a_reference_reader_finds(form: Format, tmp_path):
+def test_a_damaged_file_has_the_rows_that_a_reference_reader_finds(form: FormatReaders, tmp_path):
     path, compared_count = tmp_path / form.name, 0
     for content in form.valid:
         path.write_bytes(content)

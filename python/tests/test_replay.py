@@ -1,4 +1,4 @@
-"""Replay: a recorded job's collectives are simulated on another cluster, and its computing times stay."""
+"""Replay: a recorded job's collectives are simulated on another cluster, with its recorded computing times."""
 
 from __future__ import annotations
 

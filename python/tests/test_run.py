@@ -457,7 +457,7 @@ def test_without_a_launcher_a_script_is_a_world_of_one(variables):
         ({"RIPIENO_TOKEN": TOKEN}, "RIPIENO_TOKEN set, but not RANK, WORLD_SIZE"),
         ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR, MASTER_PORT, RIPIENO_TOKEN not set (export RIPIENO_TOKEN="),
         ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "x", "RIPIENO_TOKEN": TOKEN}, "but not MASTER_PORT"),
-        ({"RANK": "0", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "/no/such"}, "cannot meet in /no/such: "),
+        ({"RANK": "0", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "/no/such"}, "cannot join in /no/such: "),
         ({"RANK": "2", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": TOKEN}, "RANK=2: expected 0 … 1"),
         (
             {"RANK": "a", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": TOKEN},
@@ -485,10 +485,10 @@ def test_an_incomplete_environment_is_named(variables, sentence):
 def test_rank_0_waits_until_its_name_is_known(monkeypatch):
     # A name service that knows a pod only once its address is known answers like this.
     answers = [socket.gaierror(socket.EAI_NONAME, "Name or service not known")] * 3 + [[]]
-    asked = []
+    resolved = []
 
     def resolve(host, port):
-        asked.append(host)
+        resolved.append(host)
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -498,7 +498,7 @@ def test_rank_0_waits_until_its_name_is_known(monkeypatch):
 
     host_names.await_name("train-0.train", timeout_s=60)
 
-    assert asked == ["train-0.train"] * 4
+    assert resolved == ["train-0.train"] * 4
 
 
 def of_two_ranks(rank: int, port: int, **variables: str) -> dict[str, str]:

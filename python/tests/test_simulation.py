@@ -65,7 +65,7 @@ def test_a_chain_takes_equation_3_by_the_command(capsys):
 
     segment_s = 5e-6 + (64 << 10) * 8 / 10e9
     assert found["seconds"] == pytest.approx((1000 - 2 + GIB / (64 << 10)) * segment_s, rel=1e-9)
-    assert found["bytes"] == {"memory": 0, "cable": (999 - 23) * GIB, "uplink": 23 * GIB}
+    assert found["bytes"] == {"memory": 0, "network_link": (999 - 23) * GIB, "uplink": 23 * GIB}
     assert found["message_count"] == 999 and found["unfinished"] == []
 
 
@@ -136,16 +136,16 @@ def test_a_cluster_of_100_000_nodes_is_simulated(capsys):
     ids=["distribute", "simulate", "explain"],
 )
 def test_an_exception_of_a_signal_handler_ends_a_long_simulation(simulation):
-    class Stopped(Exception):
+    class HandlerError(Exception):
         pass
 
     def end(*_):
-        raise Stopped
+        raise HandlerError
 
     before = signal.signal(signal.SIGUSR1, end)
     try:
         threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR1]).start()
-        with pytest.raises(Stopped):
+        with pytest.raises(HandlerError):
             simulation()
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -162,7 +162,7 @@ def test_an_explanation_of_many_ranks_prices_plans_that_are_too_large():
     assert "the time comes from the formula" in str(found)
 
 
-def test_a_suitable_algorithm_replaces_the_usual_one():
+def test_a_suitable_algorithm_replaces_the_default():
     found = simulate("allgather", Cluster(nodes=2400, racks=2), nbytes=8)
     assert found.algorithm == "recursive-doubling"
     assert next(name for name, _ in found.left_out) == "ring"
@@ -176,7 +176,7 @@ def test_one_rank_represents_all_ranks_of_a_large_ring():
     assert found.seconds == pytest.approx(2 * 4999 * (1e-6 + 1000 * 1e-9))
     assert found.finish_s == [found.seconds] * 5000
     assert found.message_count == 2 * 4999 * 5000
-    assert found.bytes == {"memory": 0, "cable": 2 * 4999 * 5_000_000, "uplink": 0}
+    assert found.bytes == {"memory": 0, "network_link": 2 * 4999 * 5_000_000, "uplink": 0}
     with pytest.raises(rp.InputError, match=r"expected at most about 1\d\d\d for ring: about \d+ operations"):
         simulate("allreduce", cluster, nbytes=5_000_000, algorithm="ring", transfers=True)
     with pytest.raises(rp.InputError, match=r"expected at most about 1\d\d\d for ring: about \d+ operations"):
@@ -557,7 +557,7 @@ def test_the_best_segments_of_a_chain_match_its_formula(tmp_path, capsys):
     ElementTree.parse(target)
 
 
-def test_loads_are_the_sums_of_messages_of_each_wire(tmp_path):
+def test_loads_are_the_sums_of_messages_of_each_port_and_uplink(tmp_path):
     target = tmp_path / "loads.svg"
     words = ["simulate", "broadcast", "--nodes", "4", "--racks", "2", "--rate", "1gbit", "--uplink", "1gbit"]
     assert main([*words, "--bytes", "1MB", "--algorithm", "flat", "--loads", str(target)]) == 0

@@ -1,4 +1,4 @@
-"""Repeated launches in one process, with jobs that end in all ways, leak no resources.
+"""Tests that repeated launches in one process, with jobs that succeed or fail in any way, leak no resources.
 
 Every test run includes a few. ``RIPIENO_LAUNCHES=300`` and ``RIPIENO_SOAK_S=3600`` set the number of launches, and the
 duration of mixed jobs. ``make soak`` and ``make soak-hour`` run many, and print the counts.
@@ -105,7 +105,7 @@ class ResourceCounts:
         return self.descriptors, self.threads, self.children, self.shared_files, self.temporary_files
 
     def differences(self, now: ResourceCounts) -> list[tuple[object, object]]:
-        """Return the counts that have changed, as pairs of what is gone and what is new."""
+        """Return the counts that have changed, as pairs of removed and added entries."""
         pairs = zip(self.fixed, now.fixed, strict=True)
         as_sets = [(set(old), set(new)) if isinstance(old, tuple) else (old, new) for old, new in pairs]
         return [(old - new, new - old) if isinstance(old, set) else (old, new) for old, new in as_sets if old != new]

@@ -116,7 +116,7 @@ def test_a_job_lists_the_states_of_its_ranks(tmp_path):
 
     with rp.launch(workers=2, threads=1, on_failure="respawn", on_event=lambda _: statuses.extend(job.ranks)) as job:
         assert [each.state for each in job.ranks] == [RankState.READY] * 2
-        with pytest.warns(RuntimeWarning, match="begins again"):
+        with pytest.warns(RuntimeWarning, match="restarts on"):
             job.run(program)
         assert RankState.RUNNING in {each.state for each in statuses}
         *current, lost = job.ranks

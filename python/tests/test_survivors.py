@@ -33,6 +33,10 @@ def ratings():
     return users, items, random.integers(1, 6, len(users)).astype(np.float32)
 
 
+class StoppedIteration(Exception):
+    """Raised by a callback of a fit, to stop it."""
+
+
 class ClusteringInBlocks(rp.ClusteringCoefficients):
     """Exchanges small blocks, so that a small graph takes several iterations."""
 
@@ -204,7 +208,7 @@ def test_a_fit_continues_when_a_worker_dies(tmp_path, undisturbed, surviving, na
     job, fit = surviving[policy], FITS[name]
     if job.workers < 3:
         job.resize(3)
-    with pytest.warns(RuntimeWarning, match=rf"rank {victim} on .*begins again"):
+    with pytest.warns(RuntimeWarning, match=rf"rank {victim} on .*restarts"):
         found, received, resumed_from, struck = job.run(fit_and_strike, name, victim, tmp_path / "mark")[0]
     assert job.workers == (2 if policy == "shrink" else 3) and struck
     expected = getattr(undisturbed(name), fit.result)
@@ -223,7 +227,7 @@ def test_a_fit_continues_when_a_worker_dies(tmp_path, undisturbed, surviving, na
 @pytest.mark.parametrize(("name", "struck"), [("kmeans", 2), *exhaustively(("pagerank", 2), ("logistic", 1))])
 def test_with_every_2_memory_has_the_state_after_each_second_iteration(tmp_path, undisturbed, surviving, name, struck):
     job = surviving["respawn"]
-    with pytest.warns(RuntimeWarning, match=r"rank 1 on .*begins again"):
+    with pytest.warns(RuntimeWarning, match=r"rank 1 on .*restarts"):
         found, _, resumed_from, has_struck = job.run(fit_and_strike, name, 1, tmp_path / "mark", struck, every=2)[0]
     assert has_struck and resumed_from in (2, 2 * struck)
     assert np.array_equal(found, getattr(undisturbed(name), FITS[name].result))
@@ -262,7 +266,7 @@ def test_a_fit_that_launches_its_workers_continues_on_the_survivors(tmp_path):
     rows = np.random.default_rng(0).normal(size=(3000, 16))
     parameters = {"n_clusters": 30, "random_state": 0, "max_iter": 30, "tol": 0.0, "threads": 1}
     whole = rp.KMeans(**parameters).fit(rows)
-    with pytest.warns(RuntimeWarning, match="begins again on 2 ranks"):
+    with pytest.warns(RuntimeWarning, match="restarts on 2 ranks"):
         model = Struck(**parameters, workers=3, on_failure="shrink").fit(rows)
     assert model.resumed_from_ >= 2 and len(model.report_.hosts) == 2
     np.testing.assert_allclose(model.cluster_centers_, whole.cluster_centers_, rtol=1e-9)
@@ -271,14 +275,11 @@ def test_a_fit_that_launches_its_workers_continues_on_the_survivors(tmp_path):
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_kmeans_resumes_from_its_folder_to_the_same_bits(tmp_path, workers, undisturbed):
-    class Stop(Exception):
-        pass
-
     def stop(event):
         if event["event"] == "iteration" and event["iteration"] == 5:
-            raise Stop
+            raise StoppedIteration
 
-    with pytest.raises(Stop):
+    with pytest.raises(StoppedIteration):
         fitted("kmeans", workers=2, threads=1, checkpoint=tmp_path, on_iteration=stop)
     model = fitted("kmeans", workers=workers, threads=1, checkpoint=tmp_path)
     whole = undisturbed("kmeans")
@@ -289,16 +290,13 @@ def test_kmeans_resumes_from_its_folder_to_the_same_bits(tmp_path, workers, undi
 
 
 def test_a_fit_with_several_runs_resumes_within_the_interrupted_run(tmp_path):
-    class Stop(Exception):
-        pass
-
     def stop(event):
         if event["event"] == "iteration" and event["run"] == 3 and event["iteration"] == 2:
-            raise Stop
+            raise StoppedIteration
 
     parameters = {"n_clusters": 5, "init": "random", "n_init": 4, "random_state": 3, "tol": 0.0}
     whole = rp.KMeans(**parameters).fit(DIGITS)
-    with pytest.raises(Stop):
+    with pytest.raises(StoppedIteration):
         rp.KMeans(**parameters, checkpoint=tmp_path, on_iteration=stop).fit(DIGITS)
     model = rp.KMeans(**parameters, checkpoint=tmp_path, workers=2).fit(DIGITS)
     assert model.inertia_ == pytest.approx(whole.inertia_, rel=1e-12) and model.n_iter_ == whole.n_iter_

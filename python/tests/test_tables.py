@@ -82,8 +82,8 @@ def test_adding_rows_copies_only_the_added_rows(monkeypatch):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: rp.Table({1: np.ones(2)}).add(1, np.ones(3)), r"partition 1: shape \(3,\) .* beside shape \(2,\)"),
-        (lambda: rp.Table({1: np.ones(2)}).add(1, np.ones(2, int)), "partition 1: .*int64 beside .*float64"),
+        (lambda: rp.Table({1: np.ones(2)}).add(1, np.ones(3)), r"partition 1: shape \(3,\) .* and shape \(2,\)"),
+        (lambda: rp.Table({1: np.ones(2)}).add(1, np.ones(2, int)), "partition 1: .*int64 and .*float64"),
         (lambda: rp.Table({1: np.ones(2)}).add(1, rp.KeyValues([1])), "partition 1: <KeyValues"),
         (lambda: rp.Table({1: rp.KeyValues([1])}).add(1, rp.KeyValues(["a"])), "partition 1: <KeyValues.*string"),
         (lambda: rp.Table({1: rp.KeyValues([1], [0.5])}, "or"), "partition 1: op='or' of dtype float64"),
@@ -97,7 +97,7 @@ def test_adding_rows_copies_only_the_added_rows(monkeypatch):
         (lambda: rp.Table({1: np.array([object()])}), "partition 1: dtype object"),
         (lambda: rp.Table({1: np.ones(1)}, "or"), "partition 1: op='or' of dtype float64"),
         (lambda: rp.Table({}, "average"), "combine='average'"),
-        (lambda: rp.Table({1: np.ones(2)}, lambda a, b: a[:1]).add(1, np.ones(2)), "<lambda>: gave shape"),
+        (lambda: rp.Table({1: np.ones(2)}, lambda a, b: a[:1]).add(1, np.ones(2)), "<lambda>: returned shape"),
     ],
 )
 def test_mismatched_input_is_rejected(make, said):

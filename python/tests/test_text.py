@@ -121,10 +121,10 @@ def _owners(comm, paths):
 
 def test_existing_ranks_keep_the_words_that_they_own(corpus, job):
     paths, text = corpus
-    homes, line_counts = zip(*job.run(_owners, paths), strict=True)
+    shares, line_counts = zip(*job.run(_owners, paths), strict=True)
 
-    assert sorted(pairs(rp.KeyValues.joined(homes))) == sorted(ordered(text))
-    assert {str(rows.keys.type) for rows in homes} == {"large_binary"}
+    assert sorted(pairs(rp.KeyValues.joined(shares))) == sorted(ordered(text))
+    assert {str(rows.keys.type) for rows in shares} == {"large_binary"}
     assert line_counts == (rp.grep("import", paths).num_rows, 0, 0)
 
 
@@ -206,7 +206,7 @@ def test_the_command_writes_all_words_and_prints_the_first(corpus, tmp_path, cap
     printed = capsys.readouterr()
     first = [line.split() for line in printed.out.splitlines()[:3]]
     assert first == [[f"{count:,}", word.decode()] for word, count in want[:3]]
-    assert f"{sum(count for _, count in want):,} words, {len(want):,} different ones" in printed.err
+    assert f"{sum(count for _, count in want):,} words, {len(want):,} distinct" in printed.err
     table = pq.read_table(outs[0]).to_pydict()
     assert list(zip(table["word"], table["count"], strict=True)) == want
     of_one = ordered(REAL[0].read_bytes())

@@ -213,6 +213,6 @@ def test_a_capture_of_encrypted_ranks_shows_no_plain_text(option, capfd):
 
     assert end.value.code == 1, capfd.readouterr().err
     received = b"".join(packets)
-    assert len(received) > 1000 * len(MARK), "the broadcast came by this host's cable"
+    assert len(received) > 1000 * len(MARK), "the broadcast came by this host's network link"
     shown = [text for text in PLAIN if text in received]
     assert shown == (list(PLAIN) if option == ["--no-tls"] else [])

@@ -20,7 +20,7 @@ cannot_emulate = why_not()
 
 
 def rates_of(pairs, racks, uplinks, draw, noise):
-    """Return rates of pairs: cables have rate 1, pairs across racks share uplinks, and some are randomly slow."""
+    """Return rates of pairs: links have rate 1, pairs across racks share uplinks, and some are randomly slow."""
     crossing = [0] * len(uplinks)
     for pair in pairs:
         one, other = (racks[host] for host in pair)
@@ -111,7 +111,7 @@ def test_a_topology_is_a_tree_and_a_file_of_racks(tmp_path):
     found = Topology(hosts, ["north", "south", "north"], "measured", 0.9991, 20, 40)
 
     assert str(found).splitlines() == [
-        "3 hosts in 2 racks, found by 40 probes in 20 rounds, sure to 99.9%",
+        "3 hosts in 2 racks, found by 40 probes in 20 rounds, certainty 99.9%",
         "├─ north",
         "│  ├─ h0      2 ranks, 8 cores, 2 NUMA nodes, a cache line takes 25 ns from core to core: they share a cache",
         "│  └─ h2      2 ranks, 8 cores, 2 NUMA nodes",

@@ -25,7 +25,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def choices(*trials):
-    made = [Trial(name, size, "usual", best, {}, is_priced=False) for name, size, best in trials]
+    made = [Trial(name, size, "default", best, {}, is_priced=False) for name, size, best in trials]
     return AlgorithmChoices(hosts=["h"] * 2, nodes=[0, 0], racks=[None] * 2, tried_at=1.0, trials=made)
 
 
@@ -73,11 +73,11 @@ def test_ranks_run_the_tried_algorithm_and_later_programs_the_stored_one(cache):
     assert chosen == best and 8 in best
     assert sums == [3, 3 * 999 * 500 + 3 * 1000]
     # Split communicators use the defaults.
-    assert part == next(trial.usual for trial in found.trials if trial.collective == "allreduce")
+    assert part == next(trial.default for trial in found.trials if trial.collective == "allreduce")
     assert again == (found, chosen, sums, part)
     assert {trial.collective for trial in found.trials} == set(algorithm_trials.COLLECTIVES)
     assert len(list(cache.rglob("*.json"))) == 1
-    assert "as usual" in str(found)
+    assert "the default" in str(found)
 
 
 def test_a_preferred_algorithm_runs_until_a_call_or_the_environment_names_another(threads):

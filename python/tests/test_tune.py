@@ -30,7 +30,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def costs_of_two_racks(**other):
-    """Return costs of four hosts in two racks: 100 µs per message, cables of 100 MB/s, an uplink of 50 MB/s."""
+    """Return costs of four hosts in two racks: 100 µs per message, links of 100 MB/s, an uplink of 50 MB/s."""
     return MeasuredCosts(
         **{
             "hosts": ["h0", "h0", "h1", "h2", "h3"],
@@ -38,7 +38,7 @@ def costs_of_two_racks(**other):
             "racks": ["left", "left", "left", "right", "right"],
             "measured_at": time.time(),
             "memory": LinkCost(2e-6, 4e9),
-            "cable": LinkCost(100e-6, 100e6),
+            "network_link": LinkCost(100e-6, 100e6),
             "uplink": LinkCost(150e-6, 100e6),
             "uplink_bytes_per_s": 50e6,
             "add_s_per_byte": 1e-9,
@@ -97,7 +97,7 @@ def test_pairs_are_of_one_kind_each():
 
     found = _pairs(costs.nodes, costs.racks)
 
-    assert found == {"memory": [(0, 1)], "cable": [(0, 2), (3, 4)], "uplink": [(0, 3)]}
+    assert found == {"memory": [(0, 1)], "network_link": [(0, 2), (3, 4)], "uplink": [(0, 3)]}
     assert _concurrent_pairs(costs.nodes, costs.racks) == [(0, 3), (2, 4)]
     assert _concurrent_pairs([0, 1, 2], [None] * 3) == []
 
@@ -118,16 +118,16 @@ def test_every_rank_has_the_same_costs_and_explains_with_them(cache):
     (before, found, after, of_part), *others = text
 
     assert all(other[1:] == text[0][1:] for other in others)
-    assert "measured or usual" in before
+    assert "measured, or defaults" in before
     assert after == of_part == found.source
-    assert found.memory is not None and found.cable is None and found.uplink is None
+    assert found.memory is not None and found.network_link is None and found.uplink is None
     assert len(list(cache.rglob("*.json"))) == 1
 
 
 def test_a_single_rank_measures_the_cost_of_adding(threads):
     (found,) = threads(1, lambda comm: comm.tune(budget_s=0.01))
 
-    assert (found.memory, found.cable) == (None, None)
+    assert (found.memory, found.network_link) == (None, None)
     assert found.add_s_per_byte > 0
     assert "adding float32" in str(found)
 
@@ -184,7 +184,7 @@ def test_links_of_emulated_racks_are_measured_by_kind(tmp_path):
     found = link_costs.read(target)
 
     # The rates of a busy machine mean nothing.
-    assert found.memory is None and found.cable is not None and found.uplink is not None
+    assert found.memory is None and found.network_link is not None and found.uplink is not None
     assert len(set(found.racks)) == 2
 
 
@@ -244,3 +244,15 @@ def test_the_command_measures_block_sizes(capsys):
     )
     assert main(["tune", "broadcast", "--strategies", "fast"]) == 2
     assert "--strategies='fast': expected some of chain" in capsys.readouterr().err
+
+
+def test_the_former_name_of_network_links_is_read_and_deprecated(tmp_path):
+    costs = costs_of_two_racks()
+    former = {"cable" if key == "network_link" else key: value for key, value in costs.as_json().items()}
+    (tmp_path / "costs.json").write_text(json.dumps(former))
+
+    found = link_costs.read(tmp_path / "costs.json")
+
+    assert found == costs
+    with pytest.warns(DeprecationWarning, match="use network_link"):
+        assert found.cable == costs.network_link

@@ -1,4 +1,4 @@
-"""``ripieno components``, ``bfs`` and other commands on vertices: files in, a line and a file out."""
+"""``ripieno components``, ``bfs`` and other commands on vertices: the printed line and the written file."""
 
 from __future__ import annotations
 

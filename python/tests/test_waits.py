@@ -19,23 +19,23 @@ QUESTIONS = 2000
 
 @pytest.fixture
 def rank():
-    """Return a socket on which a rank gets questions."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as questions:
-        questions.bind("")
-        yield questions
+    """Return a socket on which a rank gets queries."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as queries:
+        queries.bind("")
+        yield queries
 
 
 def test_a_question_of_an_earlier_program_has_no_answers(rank, monkeypatch):
     monkeypatch.setattr(limits, "OTHER_REPORTS_S", 0.0)
     ranks = WaitingRanks()
-    assert ranks.take(0, "asked-at", rank.getsockname()) and ranks.take(0, "waits-long", None)
+    assert ranks.take(0, "query-address", rank.getsockname()) and ranks.take(0, "waits-long", None)
     assert ranks.wait_s(None) is not None
 
     ranks.forget()
     ranks.take(0, "place", RankPlace(0, "in recv, waiting 30.0 s for rank 1", 30.0, ""))
 
     assert ranks.wait_s(None) is None and ranks.answers() == []
-    ranks.ask()
+    ranks.query()
     ranks.take(0, "place", RankPlace(0, "in recv, waiting 31.0 s for rank 1", 31.0, ""))
     assert ranks.answers()[0] == "rank 0: in recv, waiting 31.0 s for rank 1"
 
@@ -43,7 +43,7 @@ def test_a_question_of_an_earlier_program_has_no_answers(rank, monkeypatch):
 def test_a_rank_that_does_not_read_questions_is_still_known(rank, monkeypatch):
     monkeypatch.setattr(limits, "OTHER_REPORTS_S", 0.0)
     ranks = WaitingRanks()
-    ranks.take(0, "asked-at", rank.getsockname())
+    ranks.take(0, "query-address", rank.getsockname())
 
     for _ in range(QUESTIONS):
         assert explained(ranks) == ["rank 0 does not answer: it runs code that holds the interpreter"]
@@ -52,7 +52,7 @@ def test_a_rank_that_does_not_read_questions_is_still_known(rank, monkeypatch):
 def test_an_interrupt_is_explained_although_a_call_has_timed_out(rank):
     ranks = WaitingRanks()
     place = RankPlace(0, "in recv, waiting 3.0 s for rank 1", 3.0, "")
-    ranks.take(0, "asked-at", rank.getsockname())
+    ranks.take(0, "query-address", rank.getsockname())
     ranks.take(0, "timed-out", place)
     ranks.take(0, "place", place)
     assert explained(ranks)[0] == "rank 0: in recv, waiting 3.0 s for rank 1"

@@ -1,4 +1,4 @@
-"""Python integers come out of reductions exactly, or the reduction raises."""
+"""Reductions of Python integers are exact, or raise an error."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ UNREACHABLE = str(2**63 - 1)
 
 
 @dataclass(frozen=True)
-class Algorithm:
+class GraphAlgorithm:
     """An estimator, made from the argument of a graph and an engine, and its attribute with the results."""
 
     model: Callable[..., Any]
@@ -36,7 +36,7 @@ class Algorithm:
 
 
 @dataclass(frozen=True)
-class Case:
+class GraphCase:
     """A graph and its published results.
 
     Attributes
@@ -61,12 +61,12 @@ class Case:
 
 
 ALGORITHMS = {
-    "BFS": Algorithm(rp.BFS, "distances_"),
-    "PR": Algorithm(lambda count, **options: rp.PageRank(max_iter=count, tol=0.0, **options), "ranks_"),
-    "WCC": Algorithm(lambda _, **options: rp.ConnectedComponents(**options), "labels_"),
-    "CDLP": Algorithm(lambda count, **options: rp.CommunityDetection(max_iter=count, **options), "labels_"),
-    "LCC": Algorithm(lambda _, **options: rp.ClusteringCoefficients(**options), "coefficients_"),
-    "SSSP": Algorithm(rp.ShortestPaths, "distances_", is_weighted=True),
+    "BFS": GraphAlgorithm(rp.BFS, "distances_"),
+    "PR": GraphAlgorithm(lambda count, **options: rp.PageRank(max_iter=count, tol=0.0, **options), "ranks_"),
+    "WCC": GraphAlgorithm(lambda _, **options: rp.ConnectedComponents(**options), "labels_"),
+    "CDLP": GraphAlgorithm(lambda count, **options: rp.CommunityDetection(max_iter=count, **options), "labels_"),
+    "LCC": GraphAlgorithm(lambda _, **options: rp.ClusteringCoefficients(**options), "coefficients_"),
+    "SSSP": GraphAlgorithm(rp.ShortestPaths, "distances_", is_weighted=True),
 }
 #: The arguments of each algorithm on its directed and undirected graph, then on the two example graphs.
 ARGUMENTS = {
@@ -79,17 +79,17 @@ ARGUMENTS = {
 }
 
 
-def cases(tree: Path) -> dict[str, Case]:
+def cases(tree: Path) -> dict[str, GraphCase]:
     """Return the cases by name, after a check that `tree` has their files."""
     found = {}
     for name, arguments in ARGUMENTS.items():
         own, weighted = name.lower(), ALGORITHMS[name].is_weighted
         for kind, argument in zip(("dir", "undir"), arguments[:2], strict=True):
             edges = f"{own}/{kind}-input" + (".e" if weighted else "")
-            found[f"{name}.{kind}"] = Case(name, argument, edges, f"{own}/{kind}-output")
+            found[f"{name}.{kind}"] = GraphCase(name, argument, edges, f"{own}/{kind}-output")
         for kind, argument in zip(("directed", "undirected"), arguments[2:], strict=True):
             edges = f"example/example-{kind}" + (".e" if weighted else "-input")
-            found[f"{name}.example-{kind}"] = Case(name, argument, edges, f"example/example-{kind}-{name}")
+            found[f"{name}.example-{kind}"] = GraphCase(name, argument, edges, f"example/example-{kind}-{name}")
     missing = [each.edges for each in found.values() if not (tree / GRAPHS / each.edges).is_file()]
     if missing:
         raise SystemExit(
@@ -108,7 +108,7 @@ def run(tree: Path, name: str, worker_count: int) -> Outcome:
     return "passed", ""
 
 
-def _check(case: Case, folder: Path, job: rp.Job) -> None:
+def _check(case: GraphCase, folder: Path, job: rp.Job) -> None:
     algorithm = ALGORITHMS[case.algorithm]
     with warnings.catch_warnings():
         # The number of iterations is given.
@@ -124,7 +124,7 @@ def _check(case: Case, folder: Path, job: rp.Job) -> None:
         )
 
 
-def _graph(case: Case, folder: Path) -> Any:
+def _graph(case: GraphCase, folder: Path) -> Any:
     """Read a graph of networkx."""
     path, kind = folder / case.edges, nx.DiGraph if case.directed else nx.Graph
     if ALGORITHMS[case.algorithm].is_weighted:

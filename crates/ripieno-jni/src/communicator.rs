@@ -54,7 +54,7 @@ impl JavaArguments {
         Ok(JavaArguments { collective, op, number: number as usize, counts, in_counts })
     }
 
-    /// Return the collective for its number in `Call`, and whether it writes its first buffer.
+    /// Return the collective for its number in `CallArguments`, and whether it writes its first buffer.
     fn task(&self, rank: usize) -> (CollectiveTask<'_>, bool) {
         let (root, chunks) = (self.number, &self.counts[..]);
         let op = || op(self.op);

@@ -32,7 +32,7 @@ fn main() {
         let mut cases: Vec<ThreadsCase> =
             nothing.map(|(name, dispatch, phases)| ThreadsCase::new(name, dispatch, count, phases, 0)).into();
         cases.push(ThreadsCase::of_rayon("rayon::broadcast", count, ROUNDS));
-        compare(&format!("fork-join of nothing, {count} threads"), turns, &cases);
+        compare(&format!("empty fork-join, {count} threads"), turns, &cases);
         let barriers = [("Member::wait", PhaseDispatch::Bsp), ("std::sync::Barrier", PhaseDispatch::StdBarrier)];
         let cases = barriers.map(|(name, dispatch)| ThreadsCase::new(name, dispatch, count, ROUNDS, 0));
         compare(&format!("barrier, {count} threads"), turns, &cases);

@@ -87,7 +87,7 @@ impl Feedback<'_> {
 pub enum Solver {
     /// Solve the normal equations.
     Cholesky,
-    /// Perform a number of conjugate gradient steps, starting from the row's present factors.
+    /// Perform a number of conjugate gradient steps, starting from the row's current factors.
     Conjugate {
         /// Number of steps.
         steps: usize,

@@ -8,7 +8,8 @@
 //!   [`recenter`] is the local update.
 //! - Models: [`logistic_loss`], [`logistic_curvature`] and [`sgd_epoch`] of sparse rows; [`solve_factors`] of ratings,
 //!   with the [`scatter`] matrix of factors; [`column_sums`], [`add_products`] of columns, and [`add_gradients`].
-//! - Pairs of points: [`guttman`] for scaling; [`repulsion`], [`barnes_hut`] and [`attraction`] for layouts.
+//! - Pairs of points: [`guttman`] for multidimensional scaling; [`repulsion`], [`barnes_hut`] and [`attraction`] for
+//!   layouts.
 //! - Graphs: [`graph`] reads edges, sorts them and multiplies with them.
 //! - Keyed data: [`keyed`] numbers distinct keys.
 //!

@@ -90,7 +90,7 @@ pub fn column_sums<P: Point>(points: Matrix<P>, weights: Option<&[f64]>, sums: &
         operations,
         || (),
         |(), ((segment, sums), greatest)| {
-            *greatest = threads.simd().run(Columns { rows: rows.range(segment.clone()), sums });
+            *greatest = threads.simd().run(ColumnSums { rows: rows.range(segment.clone()), sums });
         },
     );
     add_in_order(sums, &partial);
@@ -218,12 +218,12 @@ fn add_in_order(sums: &mut [f64], partial: &[f64]) {
 }
 
 /// Job: column sums of a segment. Returns the greatest magnitude.
-struct Columns<'a, P> {
+struct ColumnSums<'a, P> {
     rows: RegressionRows<'a, P>,
     sums: &'a mut [f64],
 }
 
-impl<P: Point> VectorJob for Columns<'_, P> {
+impl<P: Point> VectorJob for ColumnSums<'_, P> {
     type Output = f64;
 
     #[inline(always)]

@@ -14,7 +14,7 @@ use crate::distances::squared_distance;
 use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Point, Threads};
 
-/// Cells: rows that are near each other, and the present centers of each cell.
+/// Cells: rows that are near each other, and the current centers of each cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Cells<'a, P> {
     /// The rows of all cells, cell by cell.
@@ -38,7 +38,7 @@ pub struct Cells<'a, P> {
 pub struct Growth {
     /// Number of rows tried for each center.
     pub trial_count: usize,
-    /// Largest number of centers per cell, including the present ones.
+    /// Largest number of centers per cell, including the current ones.
     pub center_count: usize,
     /// Latest time of a center.
     pub until: f64,

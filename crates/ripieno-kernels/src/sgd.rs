@@ -267,7 +267,7 @@ mod tests {
     const ORDER: [i64; 4] = [2, 0, 1, 0];
 
     /// Class and entries per row.
-    type Rows = Vec<(i32, Vec<(i32, f64)>)>;
+    type EntriesOfRows = Vec<(i32, Vec<(i32, f64)>)>;
 
     #[test]
     fn errors_are_the_derivatives_of_the_loss() {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     /// Rows, including one without entries and one with a single entry.
-    fn rows() -> Rows {
+    fn rows() -> EntriesOfRows {
         let has = |row: i32, column: i32| (row + column) % 3 != 0 && row != 5 && (row != 4 || column == 1);
         let value = |row: i32, column: i32| f64::from((7 * row + 3 * column) % 11 - 5) / 4.0;
         let entries = |row| (0..FEATURE_COUNT as i32).filter(move |&column| has(row, column));
@@ -346,19 +346,19 @@ mod tests {
 
     /// The rows of a rank, one array per part.
     #[derive(Default)]
-    struct SgdRows {
+    struct RankRows {
         starts: Vec<i64>,
         columns: Vec<i32>,
         values: Vec<f64>,
         classes: Vec<i32>,
     }
 
-    impl SgdRows {
-        fn of(rows: &[(i32, Vec<(i32, f64)>)]) -> SgdRows {
+    impl RankRows {
+        fn of(rows: &[(i32, Vec<(i32, f64)>)]) -> RankRows {
             let (columns, values): (Vec<i32>, Vec<f64>) = rows.iter().flat_map(|(_, entries)| entries.clone()).unzip();
             let mut starts = vec![0];
             rows.iter().for_each(|(_, entries)| starts.push(starts[starts.len() - 1] + entries.len() as i64));
-            SgdRows { starts, columns, values, classes: rows.iter().map(|(class, _)| *class).collect() }
+            RankRows { starts, columns, values, classes: rows.iter().map(|(class, _)| *class).collect() }
         }
 
         fn columns(&self) -> OrderedColumns<'_> {
@@ -369,8 +369,8 @@ mod tests {
     /// Run the epoch on `p` ranks and return the loss, weights and squares of each. The rows of a step are distributed
     /// cyclically. Rank `f % p` owns feature `f`, with the local index `f / p`.
     fn descend_on_ranks(p: usize, k: usize) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
-        let part = |rank: usize| SgdRows::of(&rows().into_iter().skip(rank).step_by(p).collect::<Vec<_>>());
-        let parts: Vec<SgdRows> = (0..p).map(part).collect();
+        let part = |rank: usize| RankRows::of(&rows().into_iter().skip(rank).step_by(p).collect::<Vec<_>>());
+        let parts: Vec<RankRows> = (0..p).map(part).collect();
         let owners: Vec<i32> = (0..FEATURE_COUNT).map(|feature| (feature % p) as i32).collect();
         let occurrences: Vec<_> = parts.iter().map(|part| sgd_occurrences(part.columns(), &owners, p)).collect();
         let chunk_lens = [FEATURE_COUNT as i64; STEP_COUNT];

@@ -252,7 +252,7 @@ fn conjugate_gradients_converge_monotonically_with_the_same_bits_for_any_number_
 }
 
 /// Rows with a few targets, and a center of all columns.
-struct Columns {
+struct RegressionCase {
     wide: Vec<f64>,
     narrow: Vec<f32>,
     targets: Vec<f64>,
@@ -261,10 +261,10 @@ struct Columns {
     shape: (usize, usize, usize),
 }
 
-impl Columns {
-    fn of(rows: usize, width: usize, target_count: usize) -> Columns {
+impl RegressionCase {
+    fn of(rows: usize, width: usize, target_count: usize) -> RegressionCase {
         let narrow: Vec<f32> = numbers(rows * width, 9).iter().map(|x| *x as f32 + 3.0).collect();
-        Columns {
+        RegressionCase {
             wide: narrow.iter().map(|&x| x.into()).collect(),
             narrow,
             targets: numbers(rows * target_count, 11),
@@ -302,7 +302,7 @@ fn products_of_columns_match_the_formula_for_every_width_with_the_same_bits_by_t
         for (rows, width, targets) in
             [(1, 1, 0), (7, 3, 1), (300, 16, 0), (521, 31, 2), (1030, 70, 3), (0, 4, 1), (30000, 5, 1)]
         {
-            let (columns, total) = (Columns::of(rows, width, targets), width + targets);
+            let (columns, total) = (RegressionCase::of(rows, width, targets), width + targets);
             for weights in [None, Some(columns.weights.as_slice())] {
                 let found = |threads: usize| {
                     let threads = Threads::with_simd(threads, simd);
@@ -337,7 +337,7 @@ fn products_of_columns_match_the_formula_for_every_width_with_the_same_bits_by_t
 fn sums_and_gradients_of_columns_match_the_formula_with_the_same_bits_by_threads() {
     for simd in Simd::available() {
         for (rows, width, targets) in [(1, 1, 1), (7, 3, 2), (521, 33, 1), (0, 4, 1), (30000, 20, 2)] {
-            let columns = Columns::of(rows, width, targets);
+            let columns = RegressionCase::of(rows, width, targets);
             let coef = numbers(targets * width, 12);
             for weights in [None, Some(columns.weights.as_slice())] {
                 let found = |threads: usize| {

@@ -18,9 +18,9 @@ const PROBES_MAX: usize = 64;
 
 /// The number of probes in progress, by rank.
 #[derive(Default)]
-pub(crate) struct Probes(BTreeMap<usize, usize>);
+pub(crate) struct LivenessProbes(BTreeMap<usize, usize>);
 
-impl Probes {
+impl LivenessProbes {
     /// Try for the time `limit` to connect to a rank of another host, on a new thread. At the end, the thread passes to
     /// `report` whether it was reached, and the owner calls [`end`](Self::end).
     pub fn begin(

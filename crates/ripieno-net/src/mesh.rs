@@ -12,7 +12,7 @@ use crate::connector::{Connector, authorize};
 use crate::error::NetError;
 use crate::links::{Doorbell, TcpLink, Waker, WatchedDescriptor};
 use crate::listeners::Listeners;
-use crate::liveness_probes::Probes;
+use crate::liveness_probes::LivenessProbes;
 use crate::peer_address::{PeerAddress, check_addresses};
 use crate::shortage::{no_thread, with_advice};
 use crate::stream::Stream;
@@ -50,7 +50,7 @@ pub struct Mesh {
     doorbell: Doorbell,
     opened: Receiver<(usize, Result<Stream, LinkError>)>,
     opener: Sender<(usize, Result<Stream, LinkError>)>,
-    probes: Probes,
+    probes: LivenessProbes,
     probed: Receiver<(usize, bool)>,
     prober: Sender<(usize, bool)>,
     /// Peers that were reached by a probe, or have reached this rank by one, since the last report.
@@ -107,7 +107,7 @@ impl MeshMember {
             doorbell,
             opened,
             opener,
-            probes: Probes::default(),
+            probes: LivenessProbes::default(),
             probed,
             prober,
             reached: BTreeSet::new(),

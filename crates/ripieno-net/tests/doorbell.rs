@@ -1,4 +1,4 @@
-//! A doorbell wakes its owner only after a wake-up or at the timeout.
+//! Tests of doorbells: a doorbell wakes its owner only after a call of `wake` or at the timeout.
 
 use ripieno_net::links::{Doorbell, Waker, WatchedDescriptor};
 use std::io::Write;

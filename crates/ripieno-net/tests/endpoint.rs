@@ -1,4 +1,4 @@
-//! Endpoints in one process, used like the executor uses them.
+//! Tests of endpoints in one process, with the calls that the executor makes.
 
 use crate::common::{TIMEOUT, connect_threads, deliver, header, next_failure, send_and_receive, under_load};
 use ripieno_net::endpoint::LinkKind;

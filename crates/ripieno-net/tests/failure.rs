@@ -1,4 +1,5 @@
-//! Ranks as processes die, become silent or leave. The other ranks get the failed rank and the cause in time.
+//! Tests of failures: rank processes die, become silent or leave. The other ranks learn the failed rank and the cause
+//! in time.
 
 use crate::common::TIMEOUT;
 use crate::common::process::{RankProcess, Role, expect_verdict};

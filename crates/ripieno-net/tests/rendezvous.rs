@@ -1,4 +1,4 @@
-//! Ranks as processes connect through each kind of exchange, and get the reason if they cannot.
+//! Tests of the rendezvous: rank processes connect through each kind of exchange, or get the reason why they cannot.
 
 use crate::common::TIMEOUT;
 use crate::common::process::{RankProcess, Role, expect_verdict, free_port};

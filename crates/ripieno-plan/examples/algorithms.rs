@@ -9,7 +9,7 @@ use ripieno_plan::check::check;
 use ripieno_plan::simulate::{Model, cost_s};
 use ripieno_plan::table::table;
 use ripieno_plan::{
-    Algorithm, Buffer, Collective, Needs, Op, Order, PlacementUse, Plan, Request, TheoryCase, promises,
+    Algorithm, Buffer, Collective, Needs, Op, Order, PlacementUse, Plan, PlanRequest, TheoryCase, promises,
 };
 use std::fmt::Write;
 
@@ -127,12 +127,12 @@ fn picture(algorithm: &Algorithm) -> String {
     format!("![{collective} by {name} among {COUNTED_RANK_COUNT} ranks](algorithms/{collective}-{name}.svg)\n")
 }
 
-fn requests<'a>(algorithm: &Algorithm, layout: &'a DataLayout) -> Vec<Request<'a>> {
+fn requests<'a>(algorithm: &Algorithm, layout: &'a DataLayout) -> Vec<PlanRequest<'a>> {
     let root = if algorithm.collective() == Collective::Rotate { DISTANCE } else { ROOT };
     layout.requests(algorithm.collective(), root, 1, Op::Sum)
 }
 
-fn plans(algorithm: &Algorithm, requests: &[Request]) -> Vec<Plan> {
+fn plans(algorithm: &Algorithm, requests: &[PlanRequest]) -> Vec<Plan> {
     match algorithm.placement {
         PlacementUse::TwoLevels => {
             topologies::plans(algorithm, &topologies::grid(requests.len() / 2, 2), Order::Racks, requests)

@@ -6,7 +6,7 @@
 
 use crate::algorithms::ENTRIES;
 use crate::ordered::{RankOrder, in_order};
-use crate::request::{Collective, PlanFunction, Request};
+use crate::request::{Collective, PlanFunction, PlanRequest};
 use crate::theory::Theory;
 use crate::{Group, Plan};
 use alloc::vec::Vec;
@@ -170,23 +170,23 @@ impl Entry {
     }
 
     /// Whether the algorithm supports the request.
-    pub fn applies(&self, group: &Group, request: &Request) -> bool {
+    pub fn applies(&self, group: &Group, request: &PlanRequest) -> bool {
         self.unmet_need(group, request).is_none()
     }
 
     /// Return the requirement that the request does not meet, if any.
-    fn unmet_need(&self, group: &Group, request: &Request) -> Option<Needs> {
+    fn unmet_need(&self, group: &Group, request: &PlanRequest) -> Option<Needs> {
         if !self.in_rank_order && request.op().is_some_and(|op| !op.is_commutative()) {
             return Some(Needs::CommutativeOp);
         }
         (!self.meets_needs(group, request)).then_some(self.needs)
     }
 
-    fn meets_needs(&self, group: &Group, request: &Request) -> bool {
+    fn meets_needs(&self, group: &Group, request: &PlanRequest) -> bool {
         match (self.needs, request) {
             (Needs::Nothing | Needs::CommutativeOp, _) => true,
             (Needs::EvenWorld, _) => group.size() == 1 || group.size().is_multiple_of(2),
-            (Needs::EqualChunks, Request::Alltoall { out_chunks, in_chunks }) => {
+            (Needs::EqualChunks, PlanRequest::Alltoall { out_chunks, in_chunks }) => {
                 let chunks = || out_chunks.iter().chain(*in_chunks).map(|chunk| chunk.length_bytes);
                 chunks().all(|length_bytes| length_bytes == out_chunks[0].length_bytes)
             }
@@ -195,7 +195,7 @@ impl Entry {
     }
 
     /// Return the plans of all ranks; `requests` contains one request per rank.
-    pub fn plans(&self, requests: &[Request]) -> Result<Vec<Plan>, Unsuitable> {
+    pub fn plans(&self, requests: &[PlanRequest]) -> Result<Vec<Plan>, Unsuitable> {
         let plan = |(rank, request)| self.plan(&Group::new(rank, requests.len()), request);
         requests.iter().enumerate().map(plan).collect()
     }
@@ -206,7 +206,7 @@ impl Entry {
     pub fn plans_of<'a>(
         &'a self,
         group: &'a Group,
-        request: impl Fn(usize) -> Request<'a> + 'a,
+        request: impl Fn(usize) -> PlanRequest<'a> + 'a,
     ) -> impl Iterator<Item = Result<Plan, Unsuitable>> + 'a {
         let rank_order = match self.placement {
             PlacementUse::Ordered => RankOrder::of(group, request(0).root()),
@@ -224,7 +224,7 @@ impl Entry {
     }
 
     /// Return this rank's plan for `request`, which must be for this algorithm's collective.
-    pub fn plan(&self, group: &Group, request: &Request) -> Result<Plan, Unsuitable> {
+    pub fn plan(&self, group: &Group, request: &PlanRequest) -> Result<Plan, Unsuitable> {
         if let Some(needs) = self.unmet_need(group, request) {
             return Err(Unsuitable { algorithm: self.name, needs });
         }
@@ -234,7 +234,7 @@ impl Entry {
         })
     }
 
-    fn plan_by_rank(&self, group: &Group, request: &Request) -> Plan {
+    fn plan_by_rank(&self, group: &Group, request: &PlanRequest) -> Plan {
         let plan = self.planner.plan(group, request);
         plan.unwrap_or_else(|| panic!("{} is an algorithm for {}", self.name, self.collective().name()))
     }

@@ -36,7 +36,7 @@ pub use fault::{FaultKind, PlanFault};
 pub use group::Group;
 pub use order::{Order, next_random};
 pub use plan::{Constant, Op, Operation, Plan};
-pub use request::{Collective, CollectiveArguments, Extents, PeerSpan, PlanFunction, Request};
+pub use request::{Collective, CollectiveArguments, Extents, PeerSpan, PlanFunction, PlanRequest};
 pub use rows::Rows;
 pub use span::{Buffer, Span};
 pub use theory::{Cost, Theory, TheoryCase};

@@ -5,12 +5,12 @@
 
 use crate::group::Group;
 use crate::plan::Plan;
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::span::Span;
 use alloc::vec::Vec;
 
 /// Return the result of `plan` for `request` with the ranks of `group` in its order, root first.
-pub(crate) fn in_order(group: &Group, request: &Request, plan: impl FnOnce(&Group, &Request) -> Plan) -> Plan {
+pub(crate) fn in_order(group: &Group, request: &PlanRequest, plan: impl FnOnce(&Group, &PlanRequest) -> Plan) -> Plan {
     match RankOrder::of(group, request.root()) {
         Some(rank_order) => rank_order.plan(group.rank(), request, plan),
         None => plan(group, request),
@@ -37,7 +37,12 @@ impl RankOrder {
     }
 
     /// Return the plan of `rank`.
-    pub(crate) fn plan(&self, rank: usize, request: &Request, plan: impl FnOnce(&Group, &Request) -> Plan) -> Plan {
+    pub(crate) fn plan(
+        &self,
+        rank: usize,
+        request: &PlanRequest,
+        plan: impl FnOnce(&Group, &PlanRequest) -> Plan,
+    ) -> Plan {
         let reordered = |chunks: &[Span]| -> Vec<Span> { self.ranks.iter().map(|&rank| chunks[rank]).collect() };
         let renumbered = Group::new(self.positions[rank], self.ranks.len());
         let plan = plan_by_position(&renumbered, request, reordered, plan);
@@ -47,17 +52,17 @@ impl RankOrder {
 
 fn plan_by_position(
     group: &Group,
-    request: &Request,
+    request: &PlanRequest,
     reordered: impl Fn(&[Span]) -> Vec<Span>,
-    plan: impl FnOnce(&Group, &Request) -> Plan,
+    plan: impl FnOnce(&Group, &PlanRequest) -> Plan,
 ) -> Plan {
     match *request {
-        Request::Broadcast { vector, .. } => plan(group, &Request::Broadcast { root: 0, vector }),
-        Request::Reduce { vector, op, .. } => plan(group, &Request::Reduce { root: 0, vector, op }),
-        Request::Allreduce { .. } => plan(group, request),
-        Request::Allgather { chunks } => plan(group, &Request::Allgather { chunks: &reordered(chunks) }),
-        Request::ReduceScatter { chunks, op } => {
-            plan(group, &Request::ReduceScatter { chunks: &reordered(chunks), op })
+        PlanRequest::Broadcast { vector, .. } => plan(group, &PlanRequest::Broadcast { root: 0, vector }),
+        PlanRequest::Reduce { vector, op, .. } => plan(group, &PlanRequest::Reduce { root: 0, vector, op }),
+        PlanRequest::Allreduce { .. } => plan(group, request),
+        PlanRequest::Allgather { chunks } => plan(group, &PlanRequest::Allgather { chunks: &reordered(chunks) }),
+        PlanRequest::ReduceScatter { chunks, op } => {
+            plan(group, &PlanRequest::ReduceScatter { chunks: &reordered(chunks), op })
         }
         _ => panic!("no algorithm of {} has an order", request.collective().name()),
     }

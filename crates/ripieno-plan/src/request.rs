@@ -149,7 +149,7 @@ macro_rules! collectives {
             }
 
             /// Return a rank's plan for `request`, or `None` if it requests another collective.
-            pub(crate) fn plan(&self, group: &Group, request: &Request) -> Option<Plan> {
+            pub(crate) fn plan(&self, group: &Group, request: &PlanRequest) -> Option<Plan> {
                 match (self, *request) {
                     $((PlanFunction::$collective(plan), CollectiveArguments::$collective { $($argument),* }) => {
                         Some(plan(group, $($argument),*))
@@ -209,7 +209,7 @@ collectives! {
 pub type PeerSpan = (usize, Span);
 
 /// A request with spans as its extents: the input of a planner.
-pub type Request<'a> = CollectiveArguments<Span, &'a [Span], &'a [PeerSpan]>;
+pub type PlanRequest<'a> = CollectiveArguments<Span, &'a [Span], &'a [PeerSpan]>;
 
 /// Conversion of the extents of a request. The methods are called first for the working or input buffer, then for the
 /// output buffer, if there is one.
@@ -268,7 +268,7 @@ impl<V, C, P> CollectiveArguments<V, C, P> {
     }
 }
 
-impl Request<'_> {
+impl PlanRequest<'_> {
     /// Return the length of the vector, or of all chunks together, in the rank's working or input buffer, in bytes.
     pub fn length_bytes(&self) -> usize {
         let mut lengths = Lengths::default();

@@ -9,7 +9,7 @@ use crate::choice::choose;
 use crate::fault::PlanFault;
 use crate::formula::{self, Terms};
 use crate::plan::{Operation, Plan};
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::simulate::{Model, cost_s, segmented};
 use crate::{Algorithm, Group};
 use core::fmt;
@@ -57,7 +57,7 @@ pub struct TheoryCase<'a> {
     pub n: usize,
     /// The root, or 0 if the collective has no root.
     pub root: usize,
-    requests: &'a [Request<'a>],
+    requests: &'a [PlanRequest<'a>],
 }
 
 /// Error: plans violate their promise or their theory.
@@ -197,12 +197,12 @@ impl fmt::Display for Cost {
 
 impl<'a> TheoryCase<'a> {
     /// Create the case of `requests`, one per rank.
-    pub fn of(requests: &'a [Request<'a>]) -> TheoryCase<'a> {
+    pub fn of(requests: &'a [PlanRequest<'a>]) -> TheoryCase<'a> {
         let first = requests[0];
         let case = TheoryCase { p: requests.len(), n: first.length_bytes(), root: first.root().unwrap_or(0), requests };
         match first {
             // Data that a rank keeps for itself does not count as sent.
-            Request::NeighbourExchange { .. } => TheoryCase { n: case.out_bytes(0), ..case },
+            PlanRequest::NeighbourExchange { .. } => TheoryCase { n: case.out_bytes(0), ..case },
             _ => case,
         }
     }
@@ -215,9 +215,9 @@ impl<'a> TheoryCase<'a> {
     /// Return the bytes of part `index` of the vector, divided into `count` parts as evenly as possible.
     pub fn part(&self, index: usize, count: usize) -> usize {
         match self.requests[0] {
-            Request::Broadcast { vector, .. } | Request::Reduce { vector, .. } | Request::Allreduce { vector, .. } => {
-                vector.chunk(index, count).length_bytes
-            }
+            PlanRequest::Broadcast { vector, .. }
+            | PlanRequest::Reduce { vector, .. }
+            | PlanRequest::Allreduce { vector, .. } => vector.chunk(index, count).length_bytes,
             _ => panic!("{} has no vector that is cut", self.requests[0].collective().name()),
         }
     }
@@ -226,10 +226,10 @@ impl<'a> TheoryCase<'a> {
     /// equal size.
     pub fn chunk(&self, index: usize) -> usize {
         match self.requests[0] {
-            Request::Allgather { chunks }
-            | Request::ReduceScatter { chunks, .. }
-            | Request::Gather { chunks, .. }
-            | Request::Scatter { chunks, .. } => chunks[index % self.p].length_bytes,
+            PlanRequest::Allgather { chunks }
+            | PlanRequest::ReduceScatter { chunks, .. }
+            | PlanRequest::Gather { chunks, .. }
+            | PlanRequest::Scatter { chunks, .. } => chunks[index % self.p].length_bytes,
             _ => self.part(index % self.p, self.p),
         }
     }
@@ -245,24 +245,24 @@ impl<'a> TheoryCase<'a> {
             spans.filter(|(to, _)| *to != rank).map(|(_, length_bytes)| length_bytes).sum()
         };
         match self.requests[rank] {
-            Request::Alltoall { out_chunks, .. } => {
+            PlanRequest::Alltoall { out_chunks, .. } => {
                 to_others(&mut out_chunks.iter().map(|chunk| chunk.length_bytes).enumerate())
             }
-            Request::NeighbourExchange { out, .. } => {
+            PlanRequest::NeighbourExchange { out, .. } => {
                 to_others(&mut out.iter().map(|&(to, span)| (to, span.length_bytes)))
             }
-            Request::Rotate { out, .. } => out.length_bytes * self.peer_count(),
-            Request::PointToPoint { from, vector, .. } if from == rank => vector.length_bytes * self.peer_count(),
+            PlanRequest::Rotate { out, .. } => out.length_bytes * self.peer_count(),
+            PlanRequest::PointToPoint { from, vector, .. } if from == rank => vector.length_bytes * self.peer_count(),
             _ => 0,
         }
     }
 
     /// Return the number of peers that a rank sends to, `d` in formulas: the maximum over all ranks.
     pub fn peer_count(&self) -> usize {
-        let of_rank = |(rank, request): (usize, &Request)| match *request {
-            Request::NeighbourExchange { out, .. } => out.iter().filter(|(to, _)| *to != rank).count(),
-            Request::Rotate { distance, .. } => usize::from(!distance.is_multiple_of(self.p)),
-            Request::PointToPoint { from, to, .. } => usize::from(from != to),
+        let of_rank = |(rank, request): (usize, &PlanRequest)| match *request {
+            PlanRequest::NeighbourExchange { out, .. } => out.iter().filter(|(to, _)| *to != rank).count(),
+            PlanRequest::Rotate { distance, .. } => usize::from(!distance.is_multiple_of(self.p)),
+            PlanRequest::PointToPoint { from, to, .. } => usize::from(from != to),
             _ => self.p - 1,
         };
         self.requests.iter().enumerate().map(of_rank).max().unwrap_or(0)

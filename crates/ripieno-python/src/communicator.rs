@@ -52,21 +52,21 @@ pub struct Communicator {
     hosts: Vec<String>,
     #[pyo3(get)]
     nodes: Vec<usize>,
-    racks: Mutex<Racks>,
+    racks: Mutex<KnownRacks>,
 }
 
 /// The rack of each rank.
 #[derive(Clone)]
-struct Racks {
+struct KnownRacks {
     names: Vec<Option<String>>,
     /// Whether the racks were adopted after the ranks connected. Survivors must then adopt them again.
     is_adopted: bool,
 }
 
-impl Racks {
+impl KnownRacks {
     /// Return the racks of some ranks.
-    fn of(&self, ranks: &[usize]) -> Racks {
-        Racks { names: ranks.iter().map(|&rank| self.names[rank].clone()).collect(), ..*self }
+    fn of(&self, ranks: &[usize]) -> KnownRacks {
+        KnownRacks { names: ranks.iter().map(|&rank| self.names[rank].clone()).collect(), ..*self }
     }
 
     /// Return a number for each rank, equal for equal racks.
@@ -140,7 +140,7 @@ impl Communicator {
             world_ranks,
             hosts,
             nodes,
-            racks: Mutex::new(Racks { names: racks, is_adopted: false }),
+            racks: Mutex::new(KnownRacks { names: racks, is_adopted: false }),
         })
     }
 
@@ -152,7 +152,7 @@ impl Communicator {
 
     /// Plan all later calls for these racks, one per rank.
     fn adopt_racks(&self, py: Python<'_>, names: Vec<String>) -> PyResult<()> {
-        let racks = Racks { names: names.into_iter().map(Some).collect(), is_adopted: true };
+        let racks = KnownRacks { names: names.into_iter().map(Some).collect(), is_adopted: true };
         let numbers = racks.numbers();
         self.call(py, |inner| inner.adopt_racks(&numbers))?;
         *self.racks.lock().unwrap_or_else(PoisonError::into_inner) = racks;
@@ -397,7 +397,7 @@ impl Communicator {
 }
 
 impl Communicator {
-    fn known_racks(&self) -> Racks {
+    fn known_racks(&self) -> KnownRacks {
         self.racks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

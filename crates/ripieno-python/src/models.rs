@@ -286,7 +286,7 @@ fn scatter(
 
 /// Rows of numbers.
 #[derive(FromPyObject)]
-enum Points<'py> {
+enum PointsArgument<'py> {
     U8(PyReadonlyArray2<'py, u8>),
     F32(PyReadonlyArray2<'py, f32>),
     F64(PyReadonlyArray2<'py, f64>),
@@ -296,15 +296,15 @@ enum Points<'py> {
 macro_rules! with_points {
     ($points:expr, $matrix:ident => $work:expr) => {
         match $points {
-            Points::U8(array) => {
+            PointsArgument::U8(array) => {
                 let $matrix = matrix(array)?;
                 $work
             }
-            Points::F32(array) => {
+            PointsArgument::F32(array) => {
                 let $matrix = matrix(array)?;
                 $work
             }
-            Points::F64(array) => {
+            PointsArgument::F64(array) => {
                 let $matrix = matrix(array)?;
                 $work
             }
@@ -329,7 +329,7 @@ impl TargetArrays<'_> {
 #[pyfunction]
 fn column_sums(
     py: Python<'_>,
-    points: Points<'_>,
+    points: PointsArgument<'_>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
     mut sums: PyReadwriteArray1<'_, f64>,
     threads: NonZeroUsize,
@@ -345,7 +345,7 @@ fn column_sums(
 #[pyfunction]
 fn add_products(
     py: Python<'_>,
-    points: Points<'_>,
+    points: PointsArgument<'_>,
     rows: TargetArrays<'_>,
     center: PyReadonlyArray1<'_, f64>,
     mut sums: PyReadwriteArray2<'_, f64>,
@@ -369,7 +369,7 @@ fn add_products(
 #[pyfunction]
 fn add_gradients(
     py: Python<'_>,
-    points: Points<'_>,
+    points: PointsArgument<'_>,
     rows: TargetArrays<'_>,
     center: PyReadonlyArray1<'_, f64>,
     coef: PyReadonlyArray2<'_, f64>,

@@ -38,7 +38,7 @@ impl Cluster {
     /// Create a cluster. A link is (alpha in seconds, beta in seconds per byte). `slow_some` is (number of nodes,
     /// factor, seed); `slow` lists (node, factor); `dead` lists (node, time of death in seconds).
     #[new]
-    #[pyo3(signature = (nodes, racks, *, memory, cable, uplink, core_s_per_byte=0.0, gamma_s_per_byte=0.0,
+    #[pyo3(signature = (nodes, racks, *, memory, network_link, uplink, core_s_per_byte=0.0, gamma_s_per_byte=0.0,
         segment_bytes=None, relay_bytes=None, queue_bytes=None, packet_bytes=0, slow_some=None, slow=Vec::new(),
         dead=Vec::new()))]
     #[allow(clippy::too_many_arguments)]
@@ -46,7 +46,7 @@ impl Cluster {
         nodes: Vec<usize>,
         racks: Vec<usize>,
         memory: (f64, f64),
-        cable: (f64, f64),
+        network_link: (f64, f64),
         uplink: (f64, f64),
         core_s_per_byte: f64,
         gamma_s_per_byte: f64,
@@ -67,7 +67,7 @@ impl Cluster {
         Cluster(simulation::Cluster {
             topology,
             memory: link(memory),
-            network_link: link(cable),
+            network_link: link(network_link),
             uplink: link(uplink),
             core_s_per_byte,
             gamma_s_per_byte,
@@ -197,7 +197,7 @@ fn link((alpha_s, beta_s_per_byte): (f64, f64)) -> LinkCost {
 fn kind_name(kind: ConnectionKind) -> &'static str {
     match kind {
         ConnectionKind::Memory => "memory",
-        ConnectionKind::NetworkLink => "cable",
+        ConnectionKind::NetworkLink => "network_link",
         ConnectionKind::Uplink => "uplink",
     }
 }

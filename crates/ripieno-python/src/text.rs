@@ -9,7 +9,7 @@ use ripieno_kernels::text::{LineQuery, LineSearch, MatchedLines, WordCounts};
 /// Add the classes to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Words>()?;
-    module.add_class::<Lines>()?;
+    module.add_class::<PyLineSearch>()?;
     module.add_class::<FoundLines>()
 }
 
@@ -50,15 +50,15 @@ impl Words {
 
 /// A search for lines.
 #[pyclass(name = "LineSearch", frozen, module = "ripieno._native")]
-struct Lines(LineSearch);
+struct PyLineSearch(LineSearch);
 
 #[pymethods]
-impl Lines {
+impl PyLineSearch {
     #[new]
     #[pyo3(signature = (pattern, *, fixed=false, ignore_case=false, invert=false))]
-    fn new(pattern: &str, fixed: bool, ignore_case: bool, invert: bool) -> PyResult<Lines> {
+    fn new(pattern: &str, fixed: bool, ignore_case: bool, invert: bool) -> PyResult<PyLineSearch> {
         let search = LineSearch::new(pattern, LineQuery { fixed, ignore_case, invert });
-        Ok(Lines(search.map_err(|error| errors::input(format!("pattern={pattern:?}: {error}")))?))
+        Ok(PyLineSearch(search.map_err(|error| errors::input(format!("pattern={pattern:?}: {error}")))?))
     }
 
     fn find(&self, py: Python<'_>, text: &[u8], at_most: Option<usize>) -> FoundLines {

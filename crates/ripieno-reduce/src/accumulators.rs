@@ -5,7 +5,7 @@
 //! a conversion: one pass.
 
 use crate::Element;
-use crate::number::Number;
+use crate::number::NumericType;
 use half::{bf16, f16};
 use ripieno_plan::Op;
 
@@ -42,7 +42,7 @@ pub fn convert(from: Element, to: Element, values: &[u8], into: &mut [u8]) {
 }
 
 #[inline(always)]
-fn convert_each<T: Number, U: Number>(values: &[u8], into: &mut [u8], convert: impl Fn(T) -> U) {
+fn convert_each<T: NumericType, U: NumericType>(values: &[u8], into: &mut [u8], convert: impl Fn(T) -> U) {
     let pairs = values.chunks_exact(size_of::<T>()).zip(into.chunks_exact_mut(size_of::<U>()));
     for (value, target) in pairs {
         convert(T::load(value)).store(target);
@@ -67,7 +67,7 @@ fn rounded_to_odd(value: f64) -> f32 {
 mod tests {
     use super::*;
 
-    fn converted<T: Number, U: Number>(from: Element, to: Element, value: T) -> U {
+    fn converted<T: NumericType, U: NumericType>(from: Element, to: Element, value: T) -> U {
         let (mut bytes, mut into) = (vec![0; size_of::<T>()], vec![0; size_of::<U>()]);
         value.store(&mut bytes);
         convert(from, to, &bytes, &mut into);

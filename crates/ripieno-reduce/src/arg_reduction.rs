@@ -1,7 +1,7 @@
 //! Argmin and argmax: combine rows of a value and its 8-byte index.
 
 use super::Element;
-use super::number::Number;
+use super::number::NumericType;
 use half::{bf16, f16};
 use std::cmp::Ordering;
 
@@ -36,14 +36,14 @@ pub fn arg_reduction(element: Element, is_greatest: bool) -> (usize, RowCombine)
     )
 }
 
-fn of_type<T: Number + PartialOrd>(preferred: Ordering) -> RowCombine {
+fn of_type<T: NumericType + PartialOrd>(preferred: Ordering) -> RowCombine {
     match preferred {
         Ordering::Less => |into, from| combine_rows::<T>(into, from, Ordering::Less),
         _ => |into, from| combine_rows::<T>(into, from, Ordering::Greater),
     }
 }
 
-fn combine_rows<T: Number + PartialOrd>(into: &mut [u8], from: &[u8], preferred: Ordering) {
+fn combine_rows<T: NumericType + PartialOrd>(into: &mut [u8], from: &[u8], preferred: Ordering) {
     let row_bytes = size_of::<T>() + INDEX_BYTES;
     for (own, other) in into.chunks_exact_mut(row_bytes).zip(from.chunks_exact(row_bytes)) {
         let (before, after) = (T::load(&own[..size_of::<T>()]), T::load(&other[..size_of::<T>()]));

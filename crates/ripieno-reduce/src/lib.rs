@@ -21,7 +21,7 @@ pub use element::Element;
 pub use function::Function;
 
 use half::{bf16, f16};
-use number::{And, Max, Min, Number, Operator, Or, Prod, Sum, Xor};
+use number::{And, Max, Min, NumericType, Operator, Or, Prod, Sum, Xor};
 use ripieno_plan::Op;
 use std::marker::PhantomData;
 
@@ -75,7 +75,7 @@ impl Reduction {
     }
 }
 
-fn for_type<T: Number>(op: Op) -> &'static Reduction {
+fn for_type<T: NumericType>(op: Op) -> &'static Reduction {
     match op {
         Op::Sum => Compiled::<T, Sum>::REDUCTION,
         Op::Prod => Compiled::<T, Prod>::REDUCTION,
@@ -91,7 +91,7 @@ fn for_type<T: Number>(op: Op) -> &'static Reduction {
 /// The compiled loops for one type and one operation.
 struct Compiled<T, O>(PhantomData<(T, O)>);
 
-impl<T: Number, O: Operator> Compiled<T, O> {
+impl<T: NumericType, O: Operator> Compiled<T, O> {
     const REDUCTION: &'static Reduction = &Reduction {
         element_bytes: size_of::<T>(),
         combine: widest::<T, O>,
@@ -101,7 +101,7 @@ impl<T: Number, O: Operator> Compiled<T, O> {
 }
 
 /// Run the loop that is compiled for the widest vectors of this processor.
-fn widest<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
+fn widest<T: NumericType, O: Operator>(into: &mut [u8], from: &[u8]) {
     assert_eq!(into.len(), from.len(), "both operands of a reduction have the same length");
     #[cfg(target_arch = "x86_64")]
     if into.len() >= 64 && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
@@ -113,12 +113,12 @@ fn widest<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
-fn with_avx2<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
+fn with_avx2<T: NumericType, O: Operator>(into: &mut [u8], from: &[u8]) {
     each::<T, O>(into, from);
 }
 
 #[inline(always)]
-fn each<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
+fn each<T: NumericType, O: Operator>(into: &mut [u8], from: &[u8]) {
     let pairs = into.chunks_exact_mut(size_of::<T>()).zip(from.chunks_exact(size_of::<T>()));
     for (a, b) in pairs {
         O::apply(T::load(a), T::load(b)).store(a);
@@ -126,7 +126,7 @@ fn each<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
 }
 
 /// Combine consecutive rows. Short rows are limited by memory latency, independent of the vector width.
-fn rows<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
+fn rows<T: NumericType, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
     assert_eq!(from.len(), numbers.len() * row_bytes, "there is one row per number");
     assert!(row_bytes.is_multiple_of(size_of::<T>()), "a row consists of whole elements");
     match row_bytes {
@@ -144,7 +144,7 @@ fn rows<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], r
 }
 
 /// Combine rows of a length known at compile time, which is a few times faster than an inner loop.
-fn short_rows<T: Number, O: Operator, const ROW_BYTES: usize>(into: &mut [u8], from: &[u8], numbers: &[u32]) {
+fn short_rows<T: NumericType, O: Operator, const ROW_BYTES: usize>(into: &mut [u8], from: &[u8], numbers: &[u32]) {
     let (rows, _) = from.as_chunks::<ROW_BYTES>();
     let (targets, _) = into.as_chunks_mut::<ROW_BYTES>();
     for (row, &number) in rows.iter().zip(numbers) {
@@ -152,7 +152,7 @@ fn short_rows<T: Number, O: Operator, const ROW_BYTES: usize>(into: &mut [u8], f
     }
 }
 
-fn fill<T: Number, O: Operator>(into: &mut [u8]) {
+fn fill<T: NumericType, O: Operator>(into: &mut [u8]) {
     for element in into.chunks_exact_mut(size_of::<T>()) {
         O::identity::<T>().store(element);
     }
@@ -162,7 +162,7 @@ fn fill<T: Number, O: Operator>(into: &mut [u8]) {
 mod tests {
     use super::*;
 
-    fn combined<T: Number, const N: usize>(element: Element, op: Op, a: [T; N], b: [T; N]) -> Vec<T> {
+    fn combined<T: NumericType, const N: usize>(element: Element, op: Op, a: [T; N], b: [T; N]) -> Vec<T> {
         let bytes = |values: &[T]| {
             let mut bytes = vec![0; size_of_val(values)];
             for (value, target) in values.iter().zip(bytes.chunks_exact_mut(size_of::<T>())) {

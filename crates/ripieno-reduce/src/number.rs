@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 /// An element type of the reductions.
-pub(super) trait Number: Copy {
+pub(super) trait NumericType: Copy {
     /// Additive identity.
     const ZERO: Self;
     /// Multiplicative identity.
@@ -26,9 +26,9 @@ pub(super) trait Number: Copy {
 
 /// An operation as a type, so that each loop is compiled for it.
 pub(super) trait Operator {
-    fn apply<T: Number>(a: T, b: T) -> T;
+    fn apply<T: NumericType>(a: T, b: T) -> T;
     /// Return the identity of the operation.
-    fn identity<T: Number>() -> T;
+    fn identity<T: NumericType>() -> T;
 }
 
 macro_rules! operators {
@@ -36,11 +36,11 @@ macro_rules! operators {
         pub(super) struct $name;
         impl Operator for $name {
             #[inline(always)]
-            fn apply<T: Number>(a: T, b: T) -> T {
+            fn apply<T: NumericType>(a: T, b: T) -> T {
                 a.$method(b)
             }
             #[inline(always)]
-            fn identity<T: Number>() -> T {
+            fn identity<T: NumericType>() -> T {
                 $identity
             }
         }
@@ -71,7 +71,7 @@ macro_rules! load_and_store {
 
 macro_rules! integer {
     ($($type:ty),*) => {$(
-        impl Number for $type {
+        impl NumericType for $type {
             const ZERO: Self = 0;
             const ONE: Self = 1;
             const LEAST: Self = Self::MIN;
@@ -129,7 +129,7 @@ macro_rules! no_bitwise {
 
 macro_rules! float {
     ($($type:ty),*) => {$(
-        impl Number for $type {
+        impl NumericType for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const LEAST: Self = Self::NEG_INFINITY;
@@ -162,7 +162,7 @@ float!(f32, f64);
 
 macro_rules! half {
     ($($type:ty),*) => {$(
-        impl Number for $type {
+        impl NumericType for $type {
             const ZERO: Self = Self::ZERO;
             const ONE: Self = Self::ONE;
             const LEAST: Self = Self::NEG_INFINITY;
@@ -173,9 +173,9 @@ macro_rules! half {
             #[inline(always)]
             fn prod(self, other: Self) -> Self { Self::from_f32(self.to_f32() * other.to_f32()) }
             #[inline(always)]
-            fn min(self, other: Self) -> Self { Self::from_f32(Number::min(self.to_f32(), other.to_f32())) }
+            fn min(self, other: Self) -> Self { Self::from_f32(NumericType::min(self.to_f32(), other.to_f32())) }
             #[inline(always)]
-            fn max(self, other: Self) -> Self { Self::from_f32(Number::max(self.to_f32(), other.to_f32())) }
+            fn max(self, other: Self) -> Self { Self::from_f32(NumericType::max(self.to_f32(), other.to_f32())) }
             no_bitwise!();
         }
     )*};

@@ -64,7 +64,7 @@ pub enum ShrinkError {
 /// Purpose of a link between two ranks. Messages have separate links, so a collective never waits behind a message that
 /// its receiver has not requested yet, nor a message behind a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Channel {
+pub enum LinkPurpose {
     /// Data of collectives, in both directions.
     Collectives,
     /// Messages from this rank to the peer.
@@ -79,7 +79,7 @@ pub struct LinkId {
     /// The rank at the other end.
     pub peer: usize,
     /// Purpose of the link.
-    pub channel: Channel,
+    pub channel: LinkPurpose,
 }
 
 impl LinkId {
@@ -88,17 +88,17 @@ impl LinkId {
 
     /// Return the link for collectives with `peer`.
     pub fn collectives(peer: usize) -> LinkId {
-        LinkId { peer, channel: Channel::Collectives }
+        LinkId { peer, channel: LinkPurpose::Collectives }
     }
 
     /// Return the link for messages to `peer`.
     pub fn outbox(peer: usize) -> LinkId {
-        LinkId { peer, channel: Channel::Outbox }
+        LinkId { peer, channel: LinkPurpose::Outbox }
     }
 
     /// Return the link for messages from `peer`.
     pub fn inbox(peer: usize) -> LinkId {
-        LinkId { peer, channel: Channel::Inbox }
+        LinkId { peer, channel: LinkPurpose::Inbox }
     }
 
     /// Return all links with `peer`.
@@ -116,9 +116,9 @@ impl LinkId {
     /// Return the same link as named by the peer, where this rank is `rank`.
     pub fn other_end(self, rank: usize) -> LinkId {
         match self.channel {
-            Channel::Collectives => LinkId::collectives(rank),
-            Channel::Outbox => LinkId::inbox(rank),
-            Channel::Inbox => LinkId::outbox(rank),
+            LinkPurpose::Collectives => LinkId::collectives(rank),
+            LinkPurpose::Outbox => LinkId::inbox(rank),
+            LinkPurpose::Inbox => LinkId::outbox(rank),
         }
     }
 }

@@ -16,7 +16,7 @@ mod words;
 
 pub use call::{Call, CallKind, CollectiveId, DescribedCall, Element, HEADER_BYTES, Header};
 pub use executor::{BlockingSection, BufferMemory, Executor, PreparedCall, RunEnd, RunError, RunTraffic, Schedule};
-pub use fabric::{Blocking, Channel, Fabric, JobFailure, LinkId, LinkInterest, Remote, ShrinkError, ShrunkWorld};
+pub use fabric::{Blocking, Fabric, JobFailure, LinkId, LinkInterest, LinkPurpose, Remote, ShrinkError, ShrunkWorld};
 pub use link::{Link, LinkError, PairCosts, SendFlow};
 pub use replicas::Replicas;
 pub use ripieno_plan::Topology;

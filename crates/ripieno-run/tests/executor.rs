@@ -333,7 +333,7 @@ fn random(mut state: u64) -> impl FnMut(usize) -> usize {
 
 /// A call of a random program.
 #[derive(Clone, Copy, Debug)]
-enum ProgramCall {
+enum RandomCall {
     Collective { number: u64 },
     Message { from: usize, to: usize, number: u64 },
 }
@@ -341,23 +341,23 @@ enum ProgramCall {
 const ELEMENTS: usize = 30;
 
 /// Return the contribution of `rank` to a collective, or the content of a message.
-fn content(begun: ProgramCall, rank: usize) -> Vec<i32> {
+fn content(begun: RandomCall, rank: usize) -> Vec<i32> {
     let seed = match begun {
-        ProgramCall::Collective { number } => 7 * number as usize + 1000 * rank,
-        ProgramCall::Message { from, to, number } => 100_000 + 10 * number as usize + 1000 * from + 100 * to,
+        RandomCall::Collective { number } => 7 * number as usize + 1000 * rank,
+        RandomCall::Message { from, to, number } => 100_000 + 10 * number as usize + 1000 * from + 100 * to,
     };
     (0..ELEMENTS).map(|position| (seed + position) as i32).collect()
 }
 
 /// Begin the call on leaked memory. Return the cell for its result and the memory.
-fn begin(executor: &mut Executor, world: &mut RankWorld, begun: ProgramCall, p: usize) -> (ExecutorEnd, *const u8) {
+fn begin(executor: &mut Executor, world: &mut RankWorld, begun: RandomCall, p: usize) -> (ExecutorEnd, *const u8) {
     let (rank, full_span) = (world.rank, Span::whole(Buffer::MAIN, ELEMENTS, 4));
     let (sequence, call, schedule, is_sender) = match begun {
-        ProgramCall::Collective { number } => {
+        RandomCall::Collective { number } => {
             let schedule = Schedule::new(&ring(Group::new(rank, p), full_span));
             (number, call(Collective::Allreduce, ELEMENTS), schedule, true)
         }
-        ProgramCall::Message { from, to, number } => {
+        RandomCall::Message { from, to, number } => {
             let mut plan = Plan::new();
             if rank == from {
                 plan.send(to, full_span)
@@ -382,18 +382,18 @@ fn begin(executor: &mut Executor, world: &mut RankWorld, begun: ProgramCall, p: 
 
 /// Return a random program for each of `p` ranks. All ranks enter the collectives in one order, and each pair of ranks
 /// its messages in one order. Each rank interleaves them differently.
-fn random_programs(p: usize, random: &mut impl FnMut(usize) -> usize) -> Vec<Vec<ProgramCall>> {
-    let collectives: Vec<ProgramCall> = (0..3).map(|number| ProgramCall::Collective { number }).collect();
+fn random_programs(p: usize, random: &mut impl FnMut(usize) -> usize) -> Vec<Vec<RandomCall>> {
+    let collectives: Vec<RandomCall> = (0..3).map(|number| RandomCall::Collective { number }).collect();
     let mut messages = Vec::new();
     let mut numbers = vec![0; p * p];
     for _ in 0..4 * p {
         let from = random(p);
         let to = (from + 1 + random(p - 1)) % p;
-        messages.push(ProgramCall::Message { from, to, number: numbers[from * p + to] });
+        messages.push(RandomCall::Message { from, to, number: numbers[from * p + to] });
         numbers[from * p + to] += 1;
     }
-    let concerns = |begun: &ProgramCall, rank| match *begun {
-        ProgramCall::Message { from, to, .. } => from == rank || to == rank,
+    let concerns = |begun: &RandomCall, rank| match *begun {
+        RandomCall::Message { from, to, .. } => from == rank || to == rank,
         _ => false,
     };
     let mut program = |rank| {
@@ -420,11 +420,11 @@ fn messages_and_collectives_complete_in_any_interleaving() {
         let mut worlds = worlds(p, [64, 200, 4000][random(3)], 50);
         let mut executors: Vec<Executor> = (0..p).map(|_| Executor::default()).collect();
         let mut begun: Vec<Vec<(ExecutorEnd, *const u8)>> = vec![vec![]; p];
-        let is_blocked = |program: &[ProgramCall], begun: &[(ExecutorEnd, *const u8)]| {
+        let is_blocked = |program: &[RandomCall], begun: &[(ExecutorEnd, *const u8)]| {
             // A rank waits for a collective before it begins another call.
             let latest = program[..begun.len()].last().zip(begun.last());
             latest.is_some_and(|(kind, (ended, _))| {
-                matches!(kind, ProgramCall::Collective { .. }) && ended.get().is_none()
+                matches!(kind, RandomCall::Collective { .. }) && ended.get().is_none()
             })
         };
         let mut rounds = 0;
@@ -447,8 +447,8 @@ fn messages_and_collectives_complete_in_any_interleaving() {
             for (&kind, (ended, position)) in program.iter().zip(begun) {
                 assert!(matches!(ended.get(), Some(Ok(_))), "seed {seed}, rank {rank}, {kind:?}: {ended:?}");
                 let expected: Vec<i32> = match kind {
-                    ProgramCall::Message { .. } => content(kind, rank),
-                    ProgramCall::Collective { .. } => {
+                    RandomCall::Message { .. } => content(kind, rank),
+                    RandomCall::Collective { .. } => {
                         let all: Vec<Vec<i32>> = (0..p).map(|rank| content(kind, rank)).collect();
                         (0..ELEMENTS).map(|position| all.iter().map(|values| values[position]).sum()).collect()
                     }

@@ -7,7 +7,7 @@ mod butterflies;
 use crate::common::{RankWorld, SendBudget, worlds};
 use butterflies::{RankKeys, configured};
 use ripieno_plan::sparse::Degrees;
-use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span};
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, PlanRequest, Span};
 use ripieno_run::{
     BufferMemory, Call, CallKind, Element, Executor, JobFailure, PreparedCall, Replicas, RunError, Schedule,
 };
@@ -62,9 +62,9 @@ impl ScheduledCall {
         let vector = Span::whole(Buffer::MAIN, ELEMENT_COUNT, ELEMENT_BYTES);
         let chunks: Vec<Span> = (0..m).map(|rank| vector.chunk(rank, m)).collect();
         let request = match collective {
-            Collective::Allreduce => Request::Allreduce { vector, op: Op::Sum },
-            Collective::Broadcast => Request::Broadcast { root: m - 1, vector },
-            _ => Request::Allgather { chunks: &chunks },
+            Collective::Allreduce => PlanRequest::Allreduce { vector, op: Op::Sum },
+            Collective::Broadcast => PlanRequest::Broadcast { root: m - 1, vector },
+            _ => PlanRequest::Allgather { chunks: &chunks },
         };
         let plans = (0..m).map(|rank| algorithm.plan(&Group::new(rank, m), &request));
         let plans = plans.collect::<Result<Vec<_>, _>>().ok()?;

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Pending events and the present time.
+/// Pending events and the current time.
 pub struct Clock<E> {
     now_s: f64,
     scheduled_count: u64,
@@ -52,7 +52,7 @@ impl<E> Clock<E> {
         self.take()
     }
 
-    /// Remove the next event if it occurs at the present time, within `tolerance_s`.
+    /// Remove the next event if it occurs at the current time, within `tolerance_s`.
     pub fn advance_if_simultaneous(&mut self, tolerance_s: f64) -> Option<E> {
         let is_now = self.order.peek().is_some_and(|next| next.at_s <= self.now_s + tolerance_s);
         if is_now { self.take() } else { None }

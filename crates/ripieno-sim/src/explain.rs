@@ -11,7 +11,7 @@ use crate::plans::SimulationError;
 use crate::request::{NotSimulable, SimulationRequest};
 use ripieno_plan::formula::{self, Terms};
 use ripieno_plan::simulate::Model;
-use ripieno_plan::{Algorithm, Group, Order, Request, TheoryCase, choose};
+use ripieno_plan::{Algorithm, Group, Order, PlanRequest, TheoryCase, choose};
 use std::fmt;
 
 /// Maximum number of operations that one explanation simulates over all algorithms: about one second of work.
@@ -170,7 +170,7 @@ fn simulate_within_budget(
 /// Return the variables of the formulas for a request.
 fn terms(request: &SimulationRequest, cluster: &Cluster) -> Terms {
     let p = cluster.topology.size();
-    let requests: Vec<Request> = (0..p).map(|rank| request.request(rank)).collect();
+    let requests: Vec<PlanRequest> = (0..p).map(|rank| request.request(rank)).collect();
     let case = TheoryCase::of(&requests);
     let k = cluster.segment_count(case.n).max(1);
     Terms { p, n: case.n, k, d: case.peer_count(), model: model(cluster) }

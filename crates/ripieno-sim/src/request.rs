@@ -8,7 +8,8 @@ use crate::plans::{
     INTERRUPT_CHECK_OPERATION_COUNT, OPERATIONS_MAX, PlanSimulation, Representative, SimulationError, simulate,
 };
 use ripieno_plan::{
-    Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Plan, Request, Span, TheoryCase, Unsuitable, next_random,
+    Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Plan, PlanRequest, Span, TheoryCase, Unsuitable,
+    next_random,
 };
 use std::fmt;
 
@@ -106,24 +107,26 @@ impl SimulationRequest {
     }
 
     /// Return the request of `rank`.
-    pub fn request(&self, rank: usize) -> Request<'_> {
+    pub fn request(&self, rank: usize) -> PlanRequest<'_> {
         let (root, vector, chunks, op) = (self.root, self.vector, &self.chunks[..], self.op);
         match self.collective {
-            Collective::Broadcast => Request::Broadcast { root, vector },
-            Collective::Reduce => Request::Reduce { root, vector, op },
-            Collective::Allreduce => Request::Allreduce { vector, op },
-            Collective::Allgather => Request::Allgather { chunks },
-            Collective::ReduceScatter => Request::ReduceScatter { chunks, op },
-            Collective::Gather => Request::Gather { root, chunks },
-            Collective::Scatter => Request::Scatter { root, chunks },
-            Collective::Alltoall => Request::Alltoall { out_chunks: chunks, in_chunks: &self.in_chunks },
-            Collective::Barrier => Request::Barrier { token: vector },
-            Collective::PointToPoint => Request::PointToPoint { from: root, to: usize::from(root == 0), vector },
-            Collective::Scan => Request::Scan { vector, op },
-            Collective::Exscan => Request::Exscan { vector, op },
-            Collective::Rotate => Request::Rotate { distance: 1, out: vector, into: vector.placed(Buffer::OUTPUT, 0) },
+            Collective::Broadcast => PlanRequest::Broadcast { root, vector },
+            Collective::Reduce => PlanRequest::Reduce { root, vector, op },
+            Collective::Allreduce => PlanRequest::Allreduce { vector, op },
+            Collective::Allgather => PlanRequest::Allgather { chunks },
+            Collective::ReduceScatter => PlanRequest::ReduceScatter { chunks, op },
+            Collective::Gather => PlanRequest::Gather { root, chunks },
+            Collective::Scatter => PlanRequest::Scatter { root, chunks },
+            Collective::Alltoall => PlanRequest::Alltoall { out_chunks: chunks, in_chunks: &self.in_chunks },
+            Collective::Barrier => PlanRequest::Barrier { token: vector },
+            Collective::PointToPoint => PlanRequest::PointToPoint { from: root, to: usize::from(root == 0), vector },
+            Collective::Scan => PlanRequest::Scan { vector, op },
+            Collective::Exscan => PlanRequest::Exscan { vector, op },
+            Collective::Rotate => {
+                PlanRequest::Rotate { distance: 1, out: vector, into: vector.placed(Buffer::OUTPUT, 0) }
+            }
             Collective::NeighbourExchange => {
-                Request::NeighbourExchange { out: &self.out_neighbors[rank], into: &self.in_neighbors[rank] }
+                PlanRequest::NeighbourExchange { out: &self.out_neighbors[rank], into: &self.in_neighbors[rank] }
             }
             Collective::SparseReduce | Collective::Regroup | Collective::Plan => unreachable!("rejected by new"),
         }
@@ -250,7 +253,7 @@ impl SimulationRequest {
 
     /// Return the bytes that each rank sends by the theory of an algorithm.
     fn stated_bytes(&self, algorithm: &Algorithm, cluster: &Cluster) -> Vec<usize> {
-        let requests: Vec<Request> = (0..cluster.topology.size()).map(|rank| self.request(rank)).collect();
+        let requests: Vec<PlanRequest> = (0..cluster.topology.size()).map(|rank| self.request(rank)).collect();
         let case = TheoryCase::of(&requests);
         (0..requests.len()).map(|rank| (algorithm.theory.sent_bytes)(&case, rank)).collect()
     }

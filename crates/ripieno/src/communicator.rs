@@ -8,7 +8,7 @@
 use crate::call_cache::CallKey;
 use crate::choice::Overrides;
 use crate::communicator_state::{CommunicatorState, Replica};
-use crate::core::{Core, CoreGuard, CoreShared};
+use crate::core::{CoreGuard, CoreShared, RankCore};
 use crate::elements::{ElementShape, ElementType};
 use crate::error::{Error, argument};
 use crate::flight::{self, FlightRecorder};
@@ -54,7 +54,7 @@ impl Communicator {
         let group = Group::with_topology(fabric.rank(), fabric.topology());
         let world_ranks: Arc<[usize]> = group.ranks().collect();
         let state = CommunicatorState::new(0, group.clone(), world_ranks.clone(), None);
-        let shared = CoreShared::new(Core {
+        let shared = CoreShared::new(RankCore {
             fabric,
             executor: Executor::default(),
             scratch: BufferPool::default(),
@@ -70,7 +70,7 @@ impl Communicator {
     /// Create another communicator of the rank that owns `core`. `id` must be equal on all members.
     pub(crate) fn in_core(
         shared: &Arc<CoreShared>,
-        core: &mut Core,
+        core: &mut RankCore,
         id: u32,
         group: Group,
         world_ranks: Arc<[usize]>,

@@ -6,7 +6,7 @@
 use crate::agree;
 use crate::communicator::Communicator;
 use crate::communicator_state::CommunicatorState;
-use crate::core::{Core, GROUP_ID_COUNT, MAX_REPLICATED_COUNT};
+use crate::core::{GROUP_ID_COUNT, MAX_REPLICATED_COUNT, RankCore};
 use crate::elements::{ElementShape, ElementType};
 use crate::error::{Error, argument};
 use crate::owned_buffers::NO_MEMORY;
@@ -106,7 +106,7 @@ impl Communicator {
     }
 
     /// Create the communicator of `members`, which include this rank.
-    fn of_members(&self, core: &mut Core, number: u32, members: &[usize]) -> Communicator {
+    fn of_members(&self, core: &mut RankCore, number: u32, members: &[usize]) -> Communicator {
         let world_ranks: Arc<[usize]> = members.iter().map(|&rank| self.world_ranks[rank]).collect();
         let lowest = world_ranks.iter().min().copied().expect("this rank is a member");
         let id = number * core.fabric.world_size() as u32 + lowest as u32;
@@ -118,7 +118,7 @@ impl Communicator {
 }
 
 /// Return a number larger than all `split_counts`, and store it as this rank's split count.
-fn next_number(core: &mut Core, split_counts: impl Iterator<Item = u64>) -> Result<u32, Error> {
+fn next_number(core: &mut RankCore, split_counts: impl Iterator<Item = u64>) -> Result<u32, Error> {
     let number = split_counts.max().unwrap_or(0) + 1;
     let world_size = core.fabric.world_size() as u64;
     let limit = u64::from(u32::MAX - MAX_REPLICATED_COUNT - GROUP_ID_COUNT) / world_size - 1;

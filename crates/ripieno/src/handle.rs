@@ -1,6 +1,6 @@
 //! Handles of asynchronous calls.
 
-use crate::core::{Core, CoreShared};
+use crate::core::{CoreShared, RankCore};
 use crate::error::Error;
 use crate::result_slot::ResultSlot;
 use ripieno_run::RunError;
@@ -34,7 +34,7 @@ impl<M> Handle<M> {
         if !self.is_done() {
             match self.shared.hold_unless(&|| self.is_done()) {
                 Ok(Some(mut held)) => {
-                    let Core { fabric, executor, .. } = held.core();
+                    let RankCore { fabric, executor, .. } = held.core();
                     let driven = executor.drive(&mut **fabric, true, &|| self.is_done());
                     if driven == Err(RunError::Interrupted) {
                         return Err(Error::Interrupted);
@@ -56,7 +56,7 @@ impl<M> Handle<M> {
         if done().is_none() {
             match first.shared.hold_unless(&|| done().is_some()) {
                 Ok(Some(mut held)) => {
-                    let Core { fabric, executor, .. } = held.core();
+                    let RankCore { fabric, executor, .. } = held.core();
                     let driven = executor.drive(&mut **fabric, true, &|| done().is_some());
                     if driven == Err(RunError::Interrupted) {
                         return Err(Error::Interrupted);

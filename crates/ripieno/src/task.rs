@@ -2,7 +2,7 @@
 
 use crate::choice::AlgorithmChoice;
 use crate::error::{Error, argument};
-use ripieno_plan::{Algorithm, CollectiveArguments, Extents, Group, PeerSpan, Plan, Request, Span, Unsuitable};
+use ripieno_plan::{Algorithm, CollectiveArguments, Extents, Group, PeerSpan, Plan, PlanRequest, Span, Unsuitable};
 use ripieno_run::{Call, CallKind, Element};
 
 /// A whole buffer of any length.
@@ -240,7 +240,7 @@ pub(crate) fn plan(
     let [main_extent, output_extent] = TaskExtent::all_of(task);
     let (of_main, of_output) = (main_extent.spans(main), output_extent.spans(output));
     let mut request = task.with(&mut SpanAssigner { buffers: [(main, &of_main), (output, &of_output)], next: 0 });
-    if let Request::Rotate { distance, .. } = &mut request {
+    if let PlanRequest::Rotate { distance, .. } = &mut request {
         *distance %= group.size();
     }
     algorithm.plan(group, &request)

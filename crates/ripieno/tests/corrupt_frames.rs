@@ -114,7 +114,7 @@ impl Change {
 }
 
 /// The change of a world, shared by its proxies.
-struct Plan {
+struct CorruptionPlan {
     change: Change,
     encrypted: bool,
     /// Number of the changed connection, in the order of accepted connections.
@@ -129,11 +129,11 @@ struct Plan {
     is_over: AtomicBool,
 }
 
-impl Plan {
-    fn drawn(seed: u64, encrypted: bool) -> Plan {
+impl CorruptionPlan {
+    fn drawn(seed: u64, encrypted: bool) -> CorruptionPlan {
         let random = &mut FuzzRandom::new(seed);
         let offset_bits = random.below(14);
-        Plan {
+        CorruptionPlan {
             change: Change::drawn(random),
             encrypted,
             connection: random.below(9),
@@ -174,7 +174,7 @@ impl Plan {
     }
 
     /// Listen for connections of rank `from`, and connect them with `port` of rank `to`. Return the port.
-    fn listen(self: &Arc<Plan>, from: usize, to: usize, port: u16) -> u16 {
+    fn listen(self: &Arc<CorruptionPlan>, from: usize, to: usize, port: u16) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let own = listener.local_addr().unwrap().port();
         let plan = self.clone();
@@ -222,7 +222,7 @@ impl Plan {
     }
 
     /// Return the address records of all ranks for `rank`, with proxies in place of all other ranks.
-    fn proxied(self: &Arc<Plan>, rank: usize, records: Vec<String>) -> Vec<String> {
+    fn proxied(self: &Arc<CorruptionPlan>, rank: usize, records: Vec<String>) -> Vec<String> {
         let replace = |(peer, record): (usize, String)| {
             if peer == rank {
                 return record;
@@ -250,7 +250,7 @@ fn field<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 }
 
 /// The exchange of a rank: threads, or the store of rank 0 through a proxy.
-fn exchange(plan: &Arc<Plan>, config: &Config, threads: &mut ThreadExchange, port: Option<u16>) -> NetResult {
+fn exchange(plan: &Arc<CorruptionPlan>, config: &Config, threads: &mut ThreadExchange, port: Option<u16>) -> NetResult {
     let rank = config.rank;
     let mut through = |mine: &str| -> Result<Vec<String>, NetError> {
         let records = match port {
@@ -266,13 +266,13 @@ fn exchange(plan: &Arc<Plan>, config: &Config, threads: &mut ThreadExchange, por
 type NetResult = Result<Endpoint, NetError>;
 
 /// Return the vector of a rank.
-fn vector(plan: &Plan, rank: usize, round: usize) -> Vec<u8> {
+fn vector(plan: &CorruptionPlan, rank: usize, round: usize) -> Vec<u8> {
     let number = if plan.encrypted { (1000 * rank + round) as i64 } else { i64::from_ne_bytes([MARK; 8]) };
     number.to_ne_bytes().repeat(LENGTHS[round])
 }
 
 /// Call collectives and pass messages around. Return whether all results are right.
-fn program(comm: &Communicator, plan: &Plan) -> Result<bool, Error> {
+fn program(comm: &Communicator, plan: &CorruptionPlan) -> Result<bool, Error> {
     let (rank, p) = (comm.rank(), comm.world_size());
     let mut is_right = true;
     for (round, length) in LENGTHS.into_iter().enumerate() {
@@ -302,7 +302,7 @@ fn program(comm: &Communicator, plan: &Plan) -> Result<bool, Error> {
 
 /// Run one world; return a description of its end, or of the violated rule.
 fn play(seed: u64, encrypted: bool) -> Result<String, String> {
-    let plan = Arc::new(Plan::drawn(seed, encrypted));
+    let plan = Arc::new(CorruptionPlan::drawn(seed, encrypted));
     let store_port = seed.is_multiple_of(4).then(free_port);
     let begin = Instant::now();
     let ended: Vec<(Result<bool, String>, Option<Communicator>)> = std::thread::scope(|scope| {

@@ -170,9 +170,9 @@ fn sizes_beyond_any_memory_are_rejected_by_name() {
         };
         assert_eq!(
             refused(&[2, u64::MAX]),
-            format!("counts={} rows or more: expected no more than memory has bytes", u64::MAX)
+            format!("counts={} rows or more: expected at most as many as memory has bytes", u64::MAX)
         );
-        assert_eq!(refused(&[1, 0]), "counts=0 for key 1: expected a row for each key, or more");
+        assert_eq!(refused(&[1, 0]), "counts=0 for key 1: expected at least one row for each key");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Regroups compared with a single-threaded result, for all kinds of keys and combinations.
 
-use crate::common::regroups::{RankRows, SUM, add, expected, found, keys_of, rows, run, schema, try_run};
+use crate::common::regroups::{KeysWithRows, SUM, add, expected, found, keys_of, rows, run, schema, try_run};
 use crate::common::{endpoint_world, replicated_world, world};
 use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedSchema, MemoryLimit, Regroup};
 use ripieno::net::LinkPolicy;
@@ -9,7 +9,7 @@ use ripieno_kernels::Threads;
 use std::num::NonZeroUsize;
 
 /// Return the rows of all ranks: more rows on later ranks, none on the first of several.
-fn all_rows(p: usize, width: usize) -> Vec<RankRows> {
+fn all_rows(p: usize, width: usize) -> Vec<KeysWithRows> {
     (0..p).map(|rank| rows(rank, if p > 1 { 350 * rank } else { 350 }, 300, width)).collect()
 }
 
@@ -55,14 +55,14 @@ fn every_key_reaches_one_rank_with_all_its_rows() {
     }
 }
 
-fn row_count(all: &[RankRows]) -> u64 {
+fn row_count(all: &[KeysWithRows]) -> u64 {
     all.iter().map(|rows| rows.keys.len() as u64).sum()
 }
 
 #[test]
 fn worlds_and_subgroups_regroup_over_shared_memory_and_tcp() {
     for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
-        let all: Vec<RankRows> = (0..4).map(|rank| rows(rank, 20_000, 9000, 1)).collect();
+        let all: Vec<KeysWithRows> = (0..4).map(|rank| rows(rank, 20_000, 9000, 1)).collect();
         // Large enough for several waves of pulled blocks.
         let options = Regroup { wave_bytes: 40_000, eager_bytes: 2000, ..Regroup::new(SUM) };
         let results = endpoint_world(4, links, |comm| {
@@ -75,7 +75,7 @@ fn worlds_and_subgroups_regroup_over_shared_memory_and_tcp() {
         let (world_blocks, subgroup_blocks): (Vec<_>, Vec<_>) = results.into_iter().unzip();
         assert_eq!(found(&world_blocks.concat(), 1), expected(&all, KeyKind::Int64, SUM, 1));
         for color in 0..2 {
-            let own: Vec<RankRows> = (0..2).map(|index| rows(2 * index + color, 20_000, 9000, 1)).collect();
+            let own: Vec<KeysWithRows> = (0..2).map(|index| rows(2 * index + color, 20_000, 9000, 1)).collect();
             let blocks = [&subgroup_blocks[color][..], &subgroup_blocks[2 + color]].concat();
             assert_eq!(found(&blocks, 1), expected(&own, KeyKind::Strings, SUM, 1));
         }
@@ -91,7 +91,7 @@ fn spilled_parts_have_the_same_result() {
         (KeyKind::Int64, KeyedCombine::Concat, KeyedCombine::Concat),
         (KeyKind::Strings, KeyedCombine::Concat, SUM),
     ] {
-        let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 10_000, 6000, 1)).collect();
+        let all: Vec<KeysWithRows> = (0..3).map(|rank| rows(rank, 10_000, 6000, 1)).collect();
         let once = |limit_bytes: Option<u64>| {
             let limit = limit_bytes.map(|bytes| MemoryLimit { bytes, directory: directory.path().to_path_buf() });
             let options = limit_bytes.iter().fold(Regroup::new(merge), |options, &bytes| options.within(bytes));
@@ -120,7 +120,7 @@ fn spilled_parts_have_the_same_result() {
 #[test]
 fn replicas_get_the_same_blocks() {
     for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
-        let all: Vec<RankRows> = (0..2).map(|rank| rows(rank, 5000, 3000, 1)).collect();
+        let all: Vec<KeysWithRows> = (0..2).map(|rank| rows(rank, 5000, 3000, 1)).collect();
         let options = Regroup { wave_bytes: 5000, eager_bytes: 500, ..Regroup::new(SUM) };
         let results = replicated_world(4, 2, links, |world| {
             let comm = world.replicate(2).unwrap();
@@ -141,7 +141,7 @@ fn floats(rank: usize, count: usize) -> Vec<u8> {
 
 #[test]
 fn wave_size_and_thread_count_do_not_change_the_bits() {
-    let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 3000, 700, 0)).collect();
+    let all: Vec<KeysWithRows> = (0..3).map(|rank| rows(rank, 3000, 700, 0)).collect();
     for combine in [SUM, KeyedCombine::Concat] {
         let schema = KeyedSchema { element: Element::F64, ..schema(KeyKind::Int64, 1, combine) };
         let once = |options: Regroup| {
@@ -181,7 +181,7 @@ fn keys_of_a_part_are_ordered_by_first_appearance_and_rows_of_a_key_by_rank() {
         let keys: Vec<i64> = [100 + rank].into_iter().chain((0..40).rev()).collect();
         let values = keys.iter().map(|&key| rank * 1000 + key).collect();
         let owners = vec![1u32; keys.len()];
-        let rows = RankRows { keys, values };
+        let rows = KeysWithRows { keys, values };
         let schema = schema(KeyKind::Int64, 1, KeyedCombine::Concat);
         let (blocks, _) = try_run(comm, schema, &rows, Some(&owners), &Regroup::new(KeyedCombine::Concat)).unwrap();
         assert_eq!(blocks.is_empty(), rank != 1);
@@ -209,7 +209,7 @@ fn keys_of_a_part_are_ordered_by_first_appearance_and_rows_of_a_key_by_rank() {
 #[test]
 fn a_heavy_key_does_not_unbalance_the_other_keys() {
     let p = 5;
-    let all: Vec<RankRows> = (0..p)
+    let all: Vec<KeysWithRows> = (0..p)
         .map(|rank| {
             let mut rows = rows(rank, 20_000, 1 << 40, 1);
             rows.keys.iter_mut().step_by(2).for_each(|key| *key = 7);
@@ -235,7 +235,8 @@ fn a_heavy_key_does_not_unbalance_the_other_keys() {
 #[test]
 fn a_rank_with_all_rows_sends_at_most_twice_the_wave_size() {
     let (p, wave_bytes) = (5, 10_000);
-    let all: Vec<RankRows> = (0..p).map(|rank| rows(rank, if rank == 2 { 20_000 } else { 0 }, 1 << 40, 1)).collect();
+    let all: Vec<KeysWithRows> =
+        (0..p).map(|rank| rows(rank, if rank == 2 { 20_000 } else { 0 }, 1 << 40, 1)).collect();
     let options = Regroup { wave_bytes, ..Regroup::new(SUM) };
     let results = world(p, |comm| run(comm, schema(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));
     let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
@@ -246,7 +247,7 @@ fn a_rank_with_all_rows_sends_at_most_twice_the_wave_size() {
 
 #[test]
 fn data_is_sent_in_several_waves_by_default() {
-    let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 100_000, 1 << 40, 1)).collect();
+    let all: Vec<KeysWithRows> = (0..3).map(|rank| rows(rank, 100_000, 1 << 40, 1)).collect();
     let waves = |options: Regroup| {
         let results = world(3, |comm| run(comm, schema(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));
         let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
@@ -262,7 +263,7 @@ fn data_is_sent_in_several_waves_by_default() {
 #[test]
 fn ranks_send_only_blocks_sizes_and_grants() {
     for (p, eager_bytes, count) in [(2, usize::MAX, 1000), (3, 0, 1000), (5, 0, 1000), (3, usize::MAX, 20_000)] {
-        let all: Vec<RankRows> = (0..p).map(|rank| rows(rank, count, 1 << 40, 2)).collect();
+        let all: Vec<KeysWithRows> = (0..p).map(|rank| rows(rank, count, 1 << 40, 2)).collect();
         let options = Regroup { eager_bytes, ..Regroup::new(SUM) };
         let results = world(p, |comm| run(comm, schema(KeyKind::Int64, 2, SUM), &all[comm.rank()], &options).1);
         let parts_per_rank = Aggregation::new(schema(KeyKind::Int64, 2, SUM), p, None).unwrap().parts_per_rank();
@@ -307,7 +308,7 @@ fn a_small_regroup_is_two_collectives() {
 
 #[test]
 fn local_reduction_sends_one_row_per_key() {
-    let all: Vec<RankRows> = (0..4).map(|rank| rows(rank, 8000, 100, 4)).collect();
+    let all: Vec<KeysWithRows> = (0..4).map(|rank| rows(rank, 8000, 100, 4)).collect();
     let sent = |combine: KeyedCombine| {
         let options = Regroup { wave_bytes: u64::MAX, ..Regroup::new(SUM) };
         let results = world(4, |comm| run(comm, schema(KeyKind::Int64, 4, combine), &all[comm.rank()], &options));

@@ -17,7 +17,7 @@ MAX_CLASS_COUNT = 20
 
 
 @dataclass(frozen=True)
-class Curve:
+class RocCurve:
     """The ROC curve of a class: rates of false and true positives, (m,), and the area below."""
 
     false_rates: Reals
@@ -54,7 +54,7 @@ class Predictions:
     target_count: int = 1
     classes: Sequence[str] = ()
     confusion: NDArray[np.int64] | None = None
-    curves: Mapping[str, Curve] = field(default_factory=dict)
+    curves: Mapping[str, RocCurve] = field(default_factory=dict)
 
 
 def of_targets(actual: Reals, predicted: Reals, total: int) -> Predictions:
@@ -82,7 +82,7 @@ def of_classes(numbers: NDArray[np.int64], scores: Reals, classes: NDArray[np.ge
     return Predictions(share, len(numbers), total, classes=names, confusion=confusion, curves=curves)
 
 
-def _curve(is_positive: NDArray[np.bool_], scores: Reals) -> Curve:
+def _curve(is_positive: NDArray[np.bool_], scores: Reals) -> RocCurve:
     order = np.argsort(-scores, kind="stable")
     # Rows with equal scores are accepted together.
     ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
@@ -91,4 +91,4 @@ def _curve(is_positive: NDArray[np.bool_], scores: Reals) -> Curve:
     true = np.append(0.0, positives / max(int(is_positive.sum()), 1))
     area = float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
     shown = np.unique(np.linspace(0, len(false) - 1, min(len(false), MAX_CURVE_POINTS)).astype(np.int64))
-    return Curve(false[shown], true[shown], area)
+    return RocCurve(false[shown], true[shown], area)

@@ -74,7 +74,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Call:
+class FitCall:
     """A rank's call of a fit: its name, the value of `rows`, the parameters, and the arguments by name.
 
     `has_splits` is whether the rows are in splits, and `chose_columns` whether the fit chose columns by name.
@@ -186,7 +186,7 @@ def _agreed_call(
     parameters |= {key: value for key, value in passed.items() if key not in arguments} | choice
     arguments |= {key: parameters.pop(key) for key in row_parameters}
     has_splits, is_compared = splits is not None, comm.world_size > 1
-    mine = Call(
+    mine = FitCall(
         name,
         rows,
         has_splits,
@@ -195,7 +195,7 @@ def _agreed_call(
         {key: value_of(value) for key, value in parameters.items()} if is_compared else {},
         {key: value_of(value, compared=is_compared and rows != "own") for key, value in arguments.items()},
     )
-    calls: list[Call] = comm._allgather_values("a fit of an estimator", mine)
+    calls: list[FitCall] = comm._allgather_values("a fit of an estimator", mine)
     check([call.name for call in calls])
     for key in mine.parameters:
         _check_equal(calls, key)
@@ -266,7 +266,7 @@ def _read_splits(
     return passed
 
 
-def _check_equal(calls: Sequence[Call], parameter: str) -> None:
+def _check_equal(calls: Sequence[FitCall], parameter: str) -> None:
     """Raise CollectiveMismatch if a parameter differs between ranks."""
     values = [call.parameters[parameter] for call in calls]
     if len({value.digest for value in values}) > 1:
@@ -274,7 +274,7 @@ def _check_equal(calls: Sequence[Call], parameter: str) -> None:
         check([f"{calls[0].name} with {parameter}={text}" for text in texts])
 
 
-def _check_shared(calls: Sequence[Call], name: str) -> None:
+def _check_shared(calls: Sequence[FitCall], name: str) -> None:
     """Raise CollectiveMismatch unless all ranks have the same arguments."""
     differing = [
         key
@@ -313,7 +313,7 @@ def _distinct_texts(values: Sequence[Value]) -> list[str]:
     ]
 
 
-def _own_arguments(calls: Sequence[Call], mine: Call, passed: dict[str, Any], first: str) -> dict[str, Any]:
+def _own_arguments(calls: Sequence[FitCall], mine: FitCall, passed: dict[str, Any], first: str) -> dict[str, Any]:
     """Return the arguments of a rank with own rows."""
     with_rows = [rank for rank, call in enumerate(calls) if not call.arguments[first].is_empty]
     if not with_rows:

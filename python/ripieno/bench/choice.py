@@ -42,7 +42,7 @@ class Cell:
     ----------
     collective, world_size, size_bytes
         The measured call.
-    usual
+    default
         The default algorithm without trials.
     chosen
         The default algorithm here, after trials if any.
@@ -56,7 +56,7 @@ class Cell:
     collective: str
     world_size: int
     size_bytes: int
-    usual: str
+    default: str
     chosen: str
     seconds: dict[str, float]
     stands_for: dict[str, str]
@@ -87,7 +87,7 @@ def cells(
 
     Times of the trials are not reused: all seconds are measured anew.
     """
-    usual = {
+    defaults = {
         (collective, size): _native.choice(world.comm._native, collective, size)
         for collective in collectives
         for size in _sizes(world, collective, sizes)
@@ -98,7 +98,7 @@ def cells(
         given_up: set[str] = set()
         behind: dict[str, float] = {}
         for size in _sizes(world, collective, sizes):
-            cell = _cell(world, collective, size, usual[collective, size], given_up)
+            cell = _cell(world, collective, size, defaults[collective, size], given_up)
             yield cell
             before, behind = behind, {name: cell.to_best(name) for name in cell.seconds}
             if size >= GIVE_UP_MIN_BYTES:
@@ -114,7 +114,7 @@ def _sizes(world: NativeWorld, collective: str, sizes: Sequence[int]) -> list[in
     return list(dict.fromkeys(max(size // per_rank, 1) * per_rank if chunked else size for size in sizes))
 
 
-def _cell(world: NativeWorld, collective: str, size_bytes: int, usual: str, given_up: set[str]) -> Cell:
+def _cell(world: NativeWorld, collective: str, size_bytes: int, default: str, given_up: set[str]) -> Cell:
     block = size_bytes // world.world_size if collective in timing.BLOCK_COLLECTIVES else size_bytes
     vectors = timing.vectors_of(collective, block, world.world_size)
     vectors.main.fill(0)
@@ -134,7 +134,7 @@ def _cell(world: NativeWorld, collective: str, size_bytes: int, usual: str, give
                 continue
             some.append(statistics.median(world.timed(collective, vectors, name, BUDGET_S, apart=apart)))
     seconds = {name: statistics.median(some) for name, some in found.items()}
-    return Cell(collective, world.world_size, size_bytes, usual, chosen, seconds, stands_for)
+    return Cell(collective, world.world_size, size_bytes, default, chosen, seconds, stands_for)
 
 
 def main() -> None:

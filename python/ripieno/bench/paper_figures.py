@@ -262,7 +262,8 @@ def kylix_figure_6_lab() -> Reproduction:
         (
             *bounds,
             "Where the links bound the time, the factor is near the ratio of the bytes, and direct sends the fewest. "
-            "Where messages do, it depends on their number, and 16 hosts save few: direct sends 15 in each direction.",
+            "Where the cost of messages bounds it, the factor depends on the number of messages. A direct network of "
+            "16 hosts sends only 15 in each direction.",
         ),
     )
 

@@ -103,8 +103,8 @@ class ChoiceResults:
         An algorithm that is no longer tried counts with its last ratio.
         """
         policies: dict[str, Callable[[Cell], str | None]] = {"default": lambda cell: cell.chosen}
-        if any(cell.usual != cell.chosen for cell in self.cells):
-            policies["default without trials"] = lambda cell: cell.usual
+        if any(cell.default != cell.chosen for cell in self.cells):
+            policies["default without trials"] = lambda cell: cell.default
         for name, policy in POLICIES.items():
             policies[name] = partial(_of_policy, policy)
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in policies}

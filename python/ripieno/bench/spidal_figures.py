@@ -16,7 +16,7 @@ from ripieno.bench.threads import ThreadsFit, ThreadsQuery
 from ripieno.errors import LabError
 from ripieno.simulation.reproduction import Claim, FigureRow, Kind, Reproduction
 
-#: The measured fits of K-means, and of scaling in the patterns of the paper.
+#: The measured fits of K-means, and of MDS in the patterns of the paper.
 KMEANS = ThreadsQuery(points=50_000, centroids=(100, 1000), patterns="UT", repetitions=REPETITIONS, iterations=5)
 SCALING = ThreadsQuery(algorithm="mds", points=1_000, patterns="UTVS", repetitions=REPETITIONS)
 #: Points of the scaled table.
@@ -64,7 +64,7 @@ def figures_3_8() -> Reproduction:
 
 
 def figures_9_14() -> Reproduction:
-    """Scaling by deterministic annealing, by threads and processes, in two models and four patterns of affinity."""
+    """MDS by deterministic annealing, by threads and processes, in two models and four patterns of affinity."""
     fits, left_out = _fits(SCALING)
     rows = [
         FigureRow(f"{each.shape}, {each.pattern}, {each.model}", None, 1e3 * each.iteration.median_s) for each in fits
@@ -94,7 +94,7 @@ def figures_9_14() -> Reproduction:
 
 
 def table_2() -> Reproduction:
-    """Context switches and migrations of fork-join and BSP threads of scaling."""
+    """Context switches and migrations of fork-join and BSP threads of MDS."""
     fits = [each for each in _fits(SCALING)[0] if each.threads > 1 and each.pattern == "T"]
     counters = {
         "context switches": ("voluntary_switches", "involuntary_switches"),
@@ -129,7 +129,7 @@ def table_2() -> Reproduction:
 
 
 def table_3() -> Reproduction:
-    """Speedups of scaling over one core: processes and threads, by number of points."""
+    """Speedups of MDS over one core: processes and threads, by number of points."""
     cores = host.usable_cores()
     rows, excess = [], []
     for points in SCALED_POINTS:

@@ -424,7 +424,9 @@ def _runs(lab: Lab, case: BroadcastCase, on: Sequence[str] | None = None) -> lis
                 [each["switches"] for each in found.values()],
                 found[0]["serialization_s"] + max(each["serialization_s"] for rank, each in found.items() if rank > 0),
                 [
-                    SimulatedFetch(sender, rank, block, size_bytes, start_s + offset_s, end_s + offset_s, "cable")
+                    SimulatedFetch(
+                        sender, rank, block, size_bytes, start_s + offset_s, end_s + offset_s, "network_link"
+                    )
                     for rank, each in found.items()
                     for offset_s in [each["begin_s"] - begin_s]
                     for sender, block, size_bytes, start_s, end_s in each["fetches"]

@@ -36,7 +36,7 @@ Model = Literal["fork-join", "bsp"]
 MODELS: tuple[Model, ...] = ("fork-join", "bsp")
 #: Default number of points by algorithm.
 ALGORITHMS: Mapping[str, int] = {"kmeans": 100_000, "mds": 1_000}
-#: Ratio of consecutive temperatures of scaling.
+#: Ratio of consecutive temperatures of MDS.
 COOLING = 0.5
 #: Phases of a computing turn, as many as the paper has iterations.
 PHASES = 64
@@ -74,9 +74,9 @@ class ThreadsQuery:
     Attributes
     ----------
     algorithm
-        One of `ALGORITHMS`: K-means, or scaling by deterministic annealing.
+        One of `ALGORITHMS`: K-means, or MDS by deterministic annealing.
     points, columns
-        Number of points, by default 100,000 for K-means and 1,000 for scaling, and their number of columns.
+        Number of points, by default 100,000 for K-means and 1,000 for MDS, and their number of columns.
     centroids
         Numbers of clusters of K-means.
     iterations
@@ -114,7 +114,7 @@ class ThreadsQuery:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Return the sizes of the fits: numbers of clusters, or for scaling of points."""
+        """Return the sizes of the fits: numbers of clusters, or for MDS of points."""
         return self.centroids if self.algorithm == "kmeans" else (self.points,)
 
     @property
@@ -123,7 +123,7 @@ class ThreadsQuery:
         return [(threads, self.cores // threads) for threads in range(1, self.cores + 1) if self.cores % threads == 0]
 
 
-#: The paper's points and centroids of K-means; scaling of fewer points, because their matrix must fit in memory.
+#: The paper's points and centroids of K-means; fewer points for MDS, because their matrix must fit in memory.
 FULL: Mapping[str, Mapping[str, Any]] = {
     "kmeans": {"points": 1_000_000, "centroids": (1_000, 10_000, 50_000, 100_000, 500_000)},
     "mds": {"points": 20_000},
@@ -156,7 +156,7 @@ class FitUsage:
 class ThreadsFit:
     """A fit of the grid: the median seconds of an iteration of each run, and the usage of the runs.
 
-    The size is a number of clusters, or for scaling of points.
+    The size is a number of clusters, or for MDS of points.
     """
 
     threads: int
@@ -188,7 +188,7 @@ class ThreadsResults:
         return {
             "machine": figures.machine(),
             "load": self.load,
-            "asked": asdict(self.request),
+            "request": asdict(self.request),
             "costs": [asdict(each) | {"median_s": each.phase.median_s} for each in self.costs],
             "fits": [
                 asdict(each) | {"letter": each.pattern, "median_s": each.iteration.median_s} for each in self.fits
@@ -277,7 +277,7 @@ class ThreadsResults:
         """Return the title of a grid."""
         request = self.request
         if request.algorithm == "mds":
-            return f"Scaling of {size:,} points by deterministic annealing: an iteration"
+            return f"MDS of {size:,} points by deterministic annealing: an iteration"
         return f"K-means, {request.points:,} × {request.columns} points into {size:,}: an iteration"
 
     def fit(self, shape: str, pattern: str, model: str, size: int) -> ThreadsFit | None:
@@ -313,7 +313,7 @@ def samples_text(samples: Samples) -> str:
 def _costs(request: ThreadsQuery, openmp: Path | None) -> Iterator[FitCost]:
     counts = [count for count in (request.cores, 2 * request.cores, OVERSUBSCRIPTION * request.cores) if count > 1]
     for count in counts:
-        yield from _case(request, openmp, f"fork-join of nothing, {count} threads", EMPTY_METHODS, count, 0.0)
+        yield from _case(request, openmp, f"empty fork-join, {count} threads", EMPTY_METHODS, count, 0.0)
     for count in counts:
         yield from _case(request, openmp, f"barrier, {count} threads", BARRIER_METHODS, count, 0.0)
     for count in dict.fromkeys((request.cores, OVERSUBSCRIPTION * request.cores)):

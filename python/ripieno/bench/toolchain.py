@@ -71,7 +71,7 @@ class Mpi:
 
     @property
     def title(self) -> str:
-        """Return its name, version and place."""
+        """Return its name, version and location."""
         return f"{self.name} {'.'.join(map(str, self.version))} ({self.launcher})"
 
 

@@ -53,7 +53,7 @@ _OPERATIONS = ("sum", "mean", "min", "max", "count", "distinct")
     "--top",
     type=Count(),
     metavar="COUNT",
-    help="Return only COUNT keys, those with the largest values in the first column after the key, largest first.",
+    help="Return only the COUNT keys with the largest values in the first column after the key, largest first.",
 )
 @click.option("-o", "--out", type=PathOrUrl(*FORMATS), help=f"File or URL to write: {', '.join(FORMATS)}.")
 @overwrite_option
@@ -79,8 +79,8 @@ def aggregate_command(
 ) -> None:
     """Aggregate the rows of INPUTS by key, and print or write one row for each key.
 
-    INPUTS are Parquet, .csv, .tsv, Arrow or Feather files, globs, folders or URLs; text may be compressed. A folder is
-    read with its folders such as year=2024, which become columns. The result is ordered by key.
+    INPUTS are Parquet, .csv, .tsv, Arrow or Feather files, globs, folders or URLs; text may be compressed. Subfolders
+    with names such as year=2024 become columns. The result is ordered by key.
 
     Nulls are treated as in SQL: null is a key; sums, means, minima, maxima and counts of distinct values ignore null,
     and the sum, mean, minimum and maximum of no values are null. An empty field of .csv is null for numbers, and an
@@ -121,7 +121,7 @@ def aggregate_command(
 
 @contextmanager
 def _naming_options(by: tuple[str, ...], options: dict[str, Any]) -> Iterator[None]:
-    """Context in which an error about a column names the option with the column instead of an argument."""
+    """Context that replaces the argument by the option of the command in errors about a column."""
     try:
         yield
     except MissingColumn as error:

@@ -274,13 +274,13 @@ def strategies_command(
     type=click.Choice(["kmeans", "mds"]),
     default="kmeans",
     show_default=True,
-    help="K-means, or scaling by deterministic annealing.",
+    help="K-means, or MDS by deterministic annealing.",
 )
 @click.option(
     "--points",
     type=click.IntRange(1, 100_000_000),
     metavar="COUNT",
-    help="Points. Default: 100,000 of K-means, 1,000 of scaling.",
+    help="Number of points. Default: 100,000 for K-means, 1,000 for MDS.",
 )
 @click.option("--centroids", metavar="LIST", help="Numbers of centroids of K-means. Default: 100,1000.")
 @click.option(

@@ -299,7 +299,7 @@ def _summary(rows: list[HostFile]) -> str:
     fetched = sum(row.fetched_bytes for row in rows)
     longest = max((row.seconds for row in rows), default=0.0)
     rate = f", {bytes_text(fetched / longest)}/s in all" if fetched and longest else ""
-    return f"{whole} of {len(rows)} are whole, {bytes_text(fetched)} fetched{rate}"
+    return f"{whole} of {len(rows)} are complete, {bytes_text(fetched)} fetched{rate}"
 
 
 def _report(rows: list[HostFile]) -> str:

@@ -254,7 +254,7 @@ def _curve(features: int, density: float | None, alpha: float | None, densities:
             raise click.UsageError("expected --density and --alpha of a power law, or --densities as counted")
         return DensityCurve.power_law(features, alpha, density)
     if density is not None or alpha is not None:
-        raise click.UsageError("--densities replaces --density and --alpha: expected one of both")
+        raise click.UsageError("--densities replaces --density and --alpha: expected only one of them")
     try:
         points = [tuple(float(part) for part in point.split(":")) for point in densities.split(",")]
         return DensityCurve.through([(sets, value) for sets, value in points])

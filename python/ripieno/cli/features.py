@@ -41,12 +41,12 @@ NAMED_SMALL_PICTURES = 3
     metavar="NUMBER",
     default=HogOptions.contrast_floor,
     show_default=True,
-    help="Gradients below this value count less, for a brightness of 0 to 1.",
+    help="Gradients below this value have less weight; brightness ranges from 0 to 1.",
 )
 @click.option(
     "--format",
     type=click.Choice(["npy", "t12"]),
-    help='"npy", or "t12" for lines of "picture row col f1 … f512". Default: by the name of the file.',
+    help='"npy", or "t12" for lines of "picture row col f1 … f512". Default: from the name of the file.',
 )
 @counted_workers("Worker processes. Default: one per core.")
 @click.option("--demo", is_flag=True, help="Use the photographs in scikit-learn and scikit-image.")

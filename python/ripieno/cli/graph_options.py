@@ -37,7 +37,7 @@ _OPTIONS = (
     click.option(
         "--format",
         type=click.Choice(["text", "csv", "parquet", "arrow", "npy", "npz"]),
-        help="Format of the files. Default: by their names.",
+        help="Format of the files. Default: from the file names.",
     ),
     trace_option,
     quiet_option,

@@ -33,7 +33,7 @@ class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic
             return value
         first, between, second = value.partition(self.between)
         if not first or not between:
-            self.fail(f"{value!r}: expected two words with {self.between!r} in between", param, ctx)
+            self.fail(f"{value!r}: expected two values separated by {self.between!r}", param, ctx)
         return first, second
 
 

@@ -17,7 +17,7 @@ from ripieno.cli.number_types import Count
 from ripieno.lab import Lab, kernel, registry
 from ripieno.lab.cluster_spec import HOSTS_PER_RACK_MAX, RACKS_MAX
 
-# All words after the first word of the command belong to the command, options included.
+# All arguments after the first one of the command belong to the command, options included.
 _ENDS_WITH_COMMAND = {"allow_interspersed_args": False}
 _DEFAULT_NAME = "lab"
 
@@ -33,7 +33,7 @@ def lab_command() -> None:
     """Emulate a cluster on this machine: racks of hosts, with network links and uplinks of a given rate.
 
     \b
-    A host is a network namespace, so this needs Linux and root; your own network stays as it is.
+    A host is a network namespace, so this needs Linux and root; the network of the machine is unchanged.
       ripieno lab up --racks 2 --hosts 4 --rate 100mbit --uplink 200mbit
       ripieno lab run -- python program.py          in it, ripieno.init() returns the communicator
       ripieno lab counters                          the bytes on every network link
@@ -154,7 +154,7 @@ def run_command(
 def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
     """Replace this process by COMMAND in HOST, a name or an address: a shell, ping, tcpdump."""
     lab = Lab.named(name)
-    # After HOST, click passes the separator through like any other word.
+    # After HOST, click passes the separator through like any other argument.
     words = lab.command(lab.host(host), command[1:] if command[0] == "--" else command)
     os.execv(words[0], words)
 
@@ -165,14 +165,15 @@ def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
 def hosts_command(name: str, as_json: bool) -> None:
     """List the hosts: name, address, rack, and the disconnected network links on the path to each."""
     lab = Lab.named(name)
-    disconnected, racks = lab.disconnected(), lab.spec.rack_names
-    pulled = {host.name: [link for link in (host.name, racks[host.rack]) if link in disconnected] for host in lab.hosts}
+    cut, racks = lab.disconnected(), lab.spec.rack_names
+    disconnected = {host.name: [link for link in (host.name, racks[host.rack]) if link in cut] for host in lab.hosts}
     if as_json:
-        click.echo(json.dumps([{**asdict(host), "pulled": pulled[host.name]} for host in lab.hosts], indent=2))
+        described = [{**asdict(host), "disconnected": disconnected[host.name]} for host in lab.hosts]
+        click.echo(json.dumps(described, indent=2))
         return
     rows = [
-        (host.name, host.address, racks[host.rack], f"pulled: {', '.join(pulled[host.name])}" * bool(pulled[host.name]))
-        for host in lab.hosts
+        (host.name, host.address, racks[host.rack], f"disconnected: {', '.join(links)}" if links else "")
+        for host, links in ((host, disconnected[host.name]) for host in lab.hosts)
     ]
     _print_table(("host", "address", "rack", ""), rows)
 
@@ -204,7 +205,7 @@ def fail_command(name: str, kill: bool, names: tuple[str, ...]) -> None:
     lab = Lab.named(name)
     for each in names:
         killed = lab.fail(each, kill=kill)
-        click.echo(f"{each}: silent" + (f", {_processes(killed)} killed" if kill else ""))
+        click.echo(f"{each}: disconnected" + (f", {_processes(killed)} killed" if kill else ""))
 
 
 @lab_command.command("heal", short_help="Reconnect a network link.")

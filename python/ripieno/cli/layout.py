@@ -70,7 +70,7 @@ def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
     positions = model.positions_
     if positions.shape[1] >= 3:
         text = (
-            f"At most {scatter.POINT_LIMIT:,} vertices, by three dimensions. They turn, and stop "
+            f"At most {scatter.POINT_LIMIT:,} vertices, in three dimensions. They turn, and stop "
             "under the mouse pointer."
         )
         return Charted("The graph", text, scatter.turning_chart("vertices", positions))

@@ -16,7 +16,7 @@ from ripieno.errors import InputError
 from ripieno.launch.binding import BINDS, THREAD_AFFINITIES, Binding
 from ripieno.launch.engines import ENGINES
 
-# All words after the script belong to the script, options included.
+# All arguments after the script belong to the script, options included.
 _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
 
 

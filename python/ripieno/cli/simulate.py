@@ -87,7 +87,10 @@ KMEANS, TRACE = "kmeans", "--trace"
     "--timeline", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw the messages by time: .svg or .html."
 )
 @click.option(
-    "--loads", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw the load of each wire: .svg or .html."
+    "--loads",
+    type=LocalPath(dir_okay=False),
+    metavar="FILE",
+    help="Draw the load of each port and uplink: .svg or .html.",
 )
 @overwrite_option
 def simulate_command(
@@ -110,7 +113,7 @@ def simulate_command(
     overwrite: bool,
     **words: Any,
 ) -> None:
-    """Simulate a collective on a modeled cluster: its time, the bytes by kind of link, and the busiest wire.
+    """Simulate a collective on a modeled cluster: its time, the bytes by kind of link, and the busiest port or uplink.
 
     Ranks run the same plans. Messages that meet on a network link, an uplink or the core switch share it
     fairly. `ripieno simulate kmeans` simulates an iteration of K-means, `ripieno simulate --trace` a recorded job; see

@@ -45,15 +45,15 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # click is generic from
 )
 @click.option("--nodes", type=Names(), metavar="A,B,C", default="", help="Hosts that hold the partitions.")
 @click.option(
-    "--racks", metavar="FILE", help="Racks of the nodes, as for `ripieno run`: replicas go to different ones."
+    "--racks", metavar="FILE", help="Racks of the nodes, as for `ripieno run`: replicas go to different racks."
 )
 @click.option(
     "--format",
     type=click.Choice(["text", "csv", "npy", "parquet", "binary"]),
-    help="Format of the files. Default: by their names.",
+    help="Format of the files. Default: from the file names.",
 )
 @click.option("--no-header", is_flag=True, help="CSV files have no header.")
-@click.option("--delimiter", metavar="CHARACTER", help="Field separator of CSV. Default: by the first record.")
+@click.option("--delimiter", metavar="CHARACTER", help="Field separator of CSV. Default: detected in the first record.")
 @click.option(
     "--record-bytes",
     type=Count(),
@@ -172,4 +172,4 @@ def _check_unused(mode: str, inputs: tuple[str, ...], options: dict[str, Any], u
     wrong = next((name for name, value in options.items() if name not in used and value), None)
     if inputs or wrong:
         named = "INPUTS" if inputs else f"--{(wrong or '').replace('_', '-')}"
-        raise InputError(f"{named} means nothing with {mode}")
+        raise InputError(f"{named} has no effect with {mode}")

@@ -32,7 +32,11 @@ _TYPES_OPTION = click.option(
     "--types", multiple=True, metavar="NAME=TYPE", callback=_types, help="The Arrow type of a column of text."
 )
 _TEXT_OPTIONS = (
-    click.option("--header/--no-header", default=None, help="Whether .csv begins with names; by default types decide."),
+    click.option(
+        "--header/--no-header",
+        default=None,
+        help="Whether .csv begins with a line of names; by default detected from the types of the fields.",
+    ),
     click.option("--delimiter", **_CHARACTER, help="Field separator of .csv; by default a comma, semicolon or tab."),
     click.option("--decimal", default=".", show_default=True, **_CHARACTER, help="The decimal point in .csv."),
     click.option("--thousands", **_CHARACTER, help="The thousands separator in .csv; by default none."),
@@ -44,7 +48,7 @@ _OPTIONS = (
     click.option(
         "--missing",
         type=click.Choice(get_args(Missing)),
-        help="Leave out rows with missing values, or put the mean of the column; by default they are errors.",
+        help="Leave out rows with missing values, or use the mean of the column instead; by default they are errors.",
     ),
     click.option("--id", metavar="NAME", help="The column with the names of the rows. It is not used as values."),
     *_TEXT_OPTIONS,

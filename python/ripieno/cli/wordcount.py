@@ -92,7 +92,7 @@ def wordcount_command(
         write_table(_columns(words, out), out)
     click.echo(_lines(words, top), nl=False)
     console.print(
-        f"{words.values.sum():,} words, {len(words):,} different ones{f'; all are in {out}' if out else ''}",
+        f"{words.values.sum():,} words, {len(words):,} distinct{f'; all are in {out}' if out else ''}",
         highlight=False,
         soft_wrap=True,
     )

@@ -48,7 +48,7 @@ class BlockSizes:
     hosts : list of str
         The host of each rank.
     default_bytes : int
-        The usual block size for the value.
+        The default block size for the value.
     seconds : dict of int to list of float
         The times until the last rank had the value, by block size.
     """

@@ -25,7 +25,7 @@ from ripieno.comm import sparse_trials
 from ripieno.comm.costs import Costs
 from ripieno.comm.exchanges import Exchanges
 from ripieno.comm.file_distribution import FileDistribution
-from ripieno.comm.frames import Frames
+from ripieno.comm.frames import FrameCalls
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.groups import SplitCalls
 from ripieno.comm.keyed_data import KeyedData
@@ -68,7 +68,7 @@ def _asynchronous(
 
 class Communicator(
     Costs,
-    Frames,
+    FrameCalls,
     KeyedData,
     SplitCalls,
     MemoryCheckpoints,

@@ -49,7 +49,7 @@ def measure(comm: Costs, budget_s: float) -> MeasuredCosts:
     links = {kind: _link(comm, found, share_s) for kind, found in pairs.items()}
     uplink_bytes_per_s = None
     if concurrent and (uplink := links["uplink"]) is not None:
-        uplink_bytes_per_s = _uplink(comm, concurrent, links["cable"] or uplink, share_s)
+        uplink_bytes_per_s = _uplink(comm, concurrent, links["network_link"] or uplink, share_s)
     return MeasuredCosts(
         hosts=list(comm.hosts),
         nodes=nodes,
@@ -73,7 +73,7 @@ def _pairs(nodes: Sequence[int], racks: Sequence[str | None]) -> dict[str, list[
     leaders = [ranks[0] for ranks in by_rack.values()]
     return {
         "memory": [(ranks[0], ranks[1]) for ranks in by_node.values() if len(ranks) > 1],
-        "cable": [pair for ranks in by_rack.values() for pair in pairwise(ranks)],
+        "network_link": [pair for ranks in by_rack.values() for pair in pairwise(ranks)],
         "uplink": list(pairwise(leaders)),
     }
 
@@ -134,9 +134,9 @@ def _seconds(pair_comm: Costs, size_bytes: int, budget_s: float) -> float:
     return statistics.median(found)
 
 
-def _uplink(comm: Costs, concurrent: Sequence[Pair], cable: LinkCost, budget_s: float) -> float | None:
+def _uplink(comm: Costs, concurrent: Sequence[Pair], link: LinkCost, budget_s: float) -> float | None:
     """Return the bytes per second of an uplink, each way, or None if the uplink does not limit its hosts."""
-    size = _fitting(cable.bytes_per_s, budget_s)
+    size = _fitting(link.bytes_per_s, budget_s)
     slowest_s = [max(exchange_round(comm, concurrent, size)[one] for one, _ in concurrent) for _ in range(ROUND_COUNT)]
     total_bytes_per_s = len(concurrent) * size / statistics.median(slowest_s)
-    return None if total_bytes_per_s >= FULL_SHARE * len(concurrent) * cable.bytes_per_s else total_bytes_per_s
+    return None if total_bytes_per_s >= FULL_SHARE * len(concurrent) * link.bytes_per_s else total_bytes_per_s

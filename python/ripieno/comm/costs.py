@@ -108,7 +108,7 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         else:
             packets = _native.packet_curve(native)
             cluster = Cluster.of_ranks(native.nodes, native.racks, packets.alpha_s, packets.beta_s_per_byte)
-            costs = "of packets, measured or usual; comm.tune() or ripieno tune measures them by kind"
+            costs = "of packets: measured, or defaults; comm.tune() or ripieno tune measures them by kind of link"
         found = explain(collective, cluster, nbytes=nbytes, order=order, root=root, costs=costs)
         total_bytes = nbytes * self.world_size if found.collective in BLOCKS else nbytes
         return replace(found, chosen=_native.choice(native, collective, total_bytes))
@@ -132,8 +132,9 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         Returns
         -------
         MeasuredCosts
-            The same on every rank: "memory", "cable" and "uplink" with "latency_s" and "bytes_per_s", the capacity of
-            an uplink, and the seconds to add and to copy a byte. It prints as a table; `cluster` is the model for them.
+            The same on every rank: "memory", "network_link" and "uplink" with "latency_s" and "bytes_per_s", the
+            capacity of an uplink, and the seconds to add and to copy a byte. It prints as a table; `cluster` is the
+            model for them.
 
         Raises
         ------
@@ -157,7 +158,7 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         """Find the fastest block size of broadcast variables here, and store it for this cluster. Collective.
 
         Rank 0 broadcasts a value with blocks of 4 MiB and their halves down to 16 KiB, in alternating rounds, and the
-        median decides. The usual size stays unless another is faster by 3 %. Later broadcasts and distributions of
+        median decides. The default size stays unless another is faster by 3 %. Later broadcasts and distributions of
         files with this strategy use the result for values of up to four times more or fewer bytes, unless the call has
         `block_bytes`. Each host stores it in a file under ``XDG_CACHE_HOME``, or ``~/.cache``. Communicators in other
         processes on these hosts use it from their next broadcast on. Keep the network and the hosts idle during the
@@ -202,10 +203,10 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         """Find the fastest algorithm by collective and size with timed trials, and make it the default. Collective.
 
         Each collective runs with 8 bytes to 64 MiB, all algorithms in alternating rounds, and the median decides. The
-        usual algorithm stays unless another is clearly faster. Between nodes the model selects the candidates, with the
-        costs that `tune` has measured. It also decides for sizes that do not fit into the time. Rank 0's host stores
-        the choices for ranks in the same arrangement. Later programs load them from there: rank 0 sends them to the
-        others, so all ranks choose alike. They apply to this communicator, not to communicators split from it. An
+        default algorithm stays unless another is clearly faster. Between nodes the model selects the candidates, with
+        the costs that `tune` has measured. It also decides for sizes that do not fit into the time. Rank 0's host
+        stores the choices for ranks in the same arrangement. Later programs load them from there: rank 0 sends them to
+        the others, so all ranks choose alike. They apply to this communicator, not to communicators split from it. An
         algorithm named in a call, and RIPIENO_ALGORITHM, take precedence. Keep the network and the hosts idle during
         the call.
 

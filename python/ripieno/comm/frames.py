@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ripieno.keyed.frame import KeyedFrame
 
 
-class Frames(KeyedData, Gathers, Reductions):
+class FrameCalls(KeyedData, Gathers, Reductions):
     """The call of a communicator that aggregates frames."""
 
     def aggregate(
@@ -74,7 +74,7 @@ class Frames(KeyedData, Gathers, Reductions):
         return own.of_table(table, frame.keys)
 
 
-def aggregated(comm: Frames, aggregation: Aggregation, *, everywhere: bool = False) -> pa.Table:
+def aggregated(comm: FrameCalls, aggregation: Aggregation, *, everywhere: bool = False) -> pa.Table:
     """Return the result of an aggregation over all ranks.
 
     Parameters

@@ -121,7 +121,7 @@ class Team:
             try:
                 wait(started)
             except BaseException:
-                # A signal has interrupted this thread. The other threads stop after their present part.
+                # A signal has interrupted this thread. The other threads stop after their current part.
                 has_failed.set()
                 raise
         return _results(started, "part")
@@ -189,7 +189,7 @@ class Team:
         self._barrier.wait_for_all()
 
     def close(self) -> None:
-        """End the threads after their present work. Repeated calls have no effect."""
+        """End the threads after their current work. Repeated calls have no effect."""
         self._closed = True
         if self._process == os.getpid():
             self._pool.shutdown(cancel_futures=True)

@@ -39,7 +39,7 @@ def waiting_of(thread: int) -> tuple[int | None, float] | None:
     return _waiting.get(thread)
 
 
-class Message(NamedTuple, Generic[T]):
+class ReceivedMessage(NamedTuple, Generic[T]):
     """A message that `Communicator.recv` received, with its source and tag."""
 
     value: T
@@ -50,7 +50,7 @@ class Message(NamedTuple, Generic[T]):
 class _Unexpected(NamedTuple):
     """A message without a matching receive so far."""
 
-    message: Message[Any]
+    message: ReceivedMessage[Any]
     length_bytes: int
 
 
@@ -88,7 +88,7 @@ class Receive:
         self.tag = tag
         self.out = out
         self._timeout_s = timeout_s
-        self._message: Message[Any] | None = None
+        self._message: ReceivedMessage[Any] | None = None
         self._error: Exception | None = None
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class Receive:
                 self._mailbox.lock.release()
         return self.has_ended
 
-    def wait(self) -> Message[Any]:
+    def wait(self) -> ReceivedMessage[Any]:
         """Return the message once it has arrived; raise `TimeoutError` if none begins to arrive in time."""
         thread = threading.get_ident()
         _waiting[thread] = self.source, time.monotonic()
@@ -120,7 +120,7 @@ class Receive:
             _waiting.pop(thread, None)
         if self._error is not None:
             raise self._error
-        assert self._message is not None, "a receive that has ended well has a message"
+        assert self._message is not None, "a receive without an error has a message"
         return self._message
 
     def _wait(self) -> None:
@@ -140,27 +140,27 @@ class Receive:
                     if sender is None:
                         return False
                     if self.tag is None:
-                        receive._end(Message(receive._value(sender), sender, None))
+                        receive._end(ReceivedMessage(receive._value(sender), sender, None))
                     else:
                         self._mailbox.deliver(*self._tagged(sender))
                 except Exception as error:
                     receive._fail(error)
         return True
 
-    def matches(self, message: Message[Any]) -> bool:
+    def matches(self, message: ReceivedMessage[Any]) -> bool:
         """Whether the message matches this receive."""
         if (self.tag is None) != (message.tag is None):
             return False
         return self.source in (None, message.source) and self.tag in (None, ANY_TAG, message.tag)
 
-    def end(self, message: Message[Any]) -> None:
+    def end(self, message: ReceivedMessage[Any]) -> None:
         """Complete with a tagged message."""
         try:
             self._end(message if self.out is None else message._replace(value=fill(self.out, message.value)))
         except Exception as error:
             self._fail(error)
 
-    def _end(self, message: Message[Any]) -> None:
+    def _end(self, message: ReceivedMessage[Any]) -> None:
         self._message = message
         self._mailbox.posted.remove(self)
 
@@ -195,12 +195,12 @@ class Receive:
         self._native.collective(task, native_elements(self.out)[0], None, signature)
         return self.out
 
-    def _tagged(self, sender: int) -> tuple[Message[Any], int]:
+    def _tagged(self, sender: int) -> tuple[ReceivedMessage[Any], int]:
         """Return the next tagged message from `sender`, and its size in bytes."""
         head, lengths_bytes = np.empty(1, np.int64), [_native.FRAME_ROOM_BYTES]
         self._native.collective(("receive", sender), head, None, TAG_SIGNATURE)
         value = objects.receive(self._native, sender, lengths_bytes)
-        return Message(value, sender, int(head[0])), sum(lengths_bytes)
+        return ReceivedMessage(value, sender, int(head[0])), sum(lengths_bytes)
 
 
 class Mailbox:
@@ -223,22 +223,22 @@ class Mailbox:
                 receive.end(message)
         return receive
 
-    def take(self, source: int | None, tag: int) -> Message[Any] | None:
+    def take(self, source: int | None, tag: int) -> ReceivedMessage[Any] | None:
         """Remove and return the first queued message that matches; None without one."""
         for index, (message, _) in enumerate(self._unexpected):
             if source in (None, message.source) and tag in (ANY_TAG, message.tag):
                 return self._unexpected.pop(index).message
         return None
 
-    def put_back(self, message: Message[Any], *, last: bool = False) -> None:
+    def put_back(self, message: ReceivedMessage[Any], *, last: bool = False) -> None:
         """Insert a probed message at the front of the queue, or a message from this rank itself at the end (`last`)."""
         self._unexpected.insert(len(self._unexpected) if last else 0, _Unexpected(message, 0))
 
-    def holds(self, message: Message[Any]) -> bool:
-        """Return whether this very message is queued."""
+    def holds(self, message: ReceivedMessage[Any]) -> bool:
+        """Return whether this message object is queued."""
         return any(each.message is message for each in self._unexpected)
 
-    def deliver(self, message: Message[Any], length_bytes: int) -> None:
+    def deliver(self, message: ReceivedMessage[Any], length_bytes: int) -> None:
         """Pass a message to the first matching receive, or queue it."""
         receive = next((receive for receive in self.posted if receive.matches(message)), None)
         if receive is not None:
@@ -246,7 +246,7 @@ class Mailbox:
         else:
             self.keep(message, length_bytes)
 
-    def keep(self, message: Message[Any], length_bytes: int) -> None:
+    def keep(self, message: ReceivedMessage[Any], length_bytes: int) -> None:
         """Queue a message. Raise `InputError` if the queue exceeds its limit; the message is queued nevertheless."""
         self._unexpected.append(_Unexpected(message, length_bytes))
         total_bytes = sum(each.length_bytes for each in self._unexpected)

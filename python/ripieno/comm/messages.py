@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ripieno._checks import number, whole_number
 from ripieno._types import Array
-from ripieno.comm.mailbox import ANY_TAG, TAG_SIGNATURE, Message, Receive
+from ripieno.comm.mailbox import ANY_TAG, TAG_SIGNATURE, Receive, ReceivedMessage
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 from ripieno.wire import objects, signatures
@@ -78,7 +78,7 @@ class MessageCalls(CallBase):
         tag: int | None = None,
         timeout_s: float | None = None,
         envelope: Literal[True],
-    ) -> Message[Any]: ...
+    ) -> ReceivedMessage[Any]: ...
 
     @overload
     def recv(self, source: int | None = None, *, tag: int | None = None, timeout_s: float | None = None) -> Any: ...
@@ -108,11 +108,11 @@ class MessageCalls(CallBase):
             Time limit until a message begins to arrive. Without it, and after the arrival began, the call waits until
             the message is complete or a rank fails.
         envelope : bool
-            Return a `Message`: the value, its "source" and its "tag".
+            Return a `ReceivedMessage`: the value, its "source" and its "tag".
 
         Returns
         -------
-        array or object, or Message
+        array or object, or ReceivedMessage
             The received value.
 
         Raises

@@ -127,7 +127,7 @@ class CallBase:
 
         A wait that lasts longer ends the job with `CallTimeout`, which names the waiting and the missing rank, and has
         the stack of the missing one. Under other launchers, it ends all ranks with `RankFailed`.
-        A thread apart from the calls checks the limit, at intervals of a tenth of it. For the limit of all calls, pass
+        A separate thread checks the limit, ten times per limit. For the limit of all calls, pass
         ``call_timeout_s=`` to `ripieno.launch` or `ripieno.init`.
 
         Parameters
@@ -209,7 +209,7 @@ class CallBase:
         # A failed rank has reported its cause already, and reading its links may fail.
         with suppress(RipienoError):
             for peer, kind in native.second_choices():
-                log.note("ripieno.comm", f"has reached rank {peer} by {kind}", self.rank)
+                log.note("ripieno.comm", f"uses a fallback link to rank {peer}: {kind}", self.rank)
 
     def __enter__(self) -> Self:
         return self
@@ -252,8 +252,8 @@ class CallBase:
     def _check_process(self) -> None:
         if self._is_forked:
             raise CommunicatorClosed(
-                f"this process was forked from that of rank {self.rank} and is not a rank itself: "
-                "return its results to that process, and call collectives there"
+                f"this process was forked from rank {self.rank} and is not a rank itself: "
+                "return its results to rank {self.rank}, and call collectives there"
             )
 
     def _detach(self) -> None:

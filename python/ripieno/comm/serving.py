@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ripieno.comm.shared_files import SharedFile
 
 #: Messages of a rank to the root: the rank has read the value, or has released it.
-HAS_READ, RELEASED = b"has it", b"let go"
+HAS_READ, RELEASED = b"read", b"released"
 
 
 class Serving:
@@ -32,7 +32,7 @@ class Serving:
         self._open_variables: list[NativeVariable] = []
 
     def offer_messages(self) -> NativeVariable:
-        """Return a variable without a value: the root and the other ranks exchange messages by it."""
+        """Return a variable without a value: the root and the other ranks exchange messages through it."""
         return self.native.offer(0, [], (DISCIPLINES[0], None), None, [], False)
 
     def keep(self, variable: NativeVariable, file: SharedFile) -> None:

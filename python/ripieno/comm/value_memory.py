@@ -25,7 +25,7 @@ class BroadcastMemory(NamedTuple):
     Attributes
     ----------
     limit_bytes : int
-        The present limit in memory: the configured one, or half of the memory that would be free without the values,
+        The current limit in memory: the configured one, or half of the memory that would be free without the values,
         and at most half of the memory of the machine or its cgroup.
     held_bytes : int
         Size of the values in memory. It may exceed the limit by one value while that value arrives.
@@ -88,7 +88,7 @@ def process_memory() -> ProcessMemory:
 
 
 def broadcast_memory(limit_bytes: int | None, spill_directory: str | os.PathLike[str] | None) -> BroadcastMemory:
-    """Set the limit if one is given, and return the present state; see `Communicator.broadcast_memory`."""
+    """Set the limit if one is given, and return the current state; see `Communicator.broadcast_memory`."""
     memory = process_memory()
     if limit_bytes is None and spill_directory is not None:
         raise InputError(f"spill_directory={os.fspath(spill_directory)!r}: expected limit_bytes, too")

@@ -26,23 +26,23 @@ class Iterations:
     ----------
     name
         Name of the estimator, if known.
-    most
+    max_iter
         Maximum number of iterations, if known.
     """
 
     def __init__(self) -> None:
         self.name = ""
-        self.most: int | None = None
+        self.max_iter: int | None = None
         self._number = 0
         self._goal: float | None = None
         self._taken: list[tuple[int, float, dict[str, float]]] = []
         self._every = 1
         self._ends_s: deque[float] = deque(maxlen=LATEST_COUNT)
 
-    def begin(self, name: str, most: int | None) -> None:
+    def begin(self, name: str, max_iter: int | None) -> None:
         """Begin a fit and drop the data of the previous one."""
         self.__init__()  # type: ignore[misc]  # resets all fields
-        self.name, self.most = name, most
+        self.name, self.max_iter = name, max_iter
 
     def take(self, event: Mapping[str, Any], at_s: float) -> None:
         """Record an event if it describes an iteration."""
@@ -91,7 +91,7 @@ class Iterations:
         each_s = self.seconds
         if each_s is None:
             return None
-        left = [] if self.most is None else [self.most - self._number]
+        left = [] if self.max_iter is None else [self.max_iter - self._number]
         to_goal = self._left_to_goal()
         left += [] if to_goal is None else [to_goal]
         return max(min(left) * each_s - (at_s - self._ends_s[-1]), 0.0) if left else None
@@ -112,7 +112,7 @@ class Iterations:
         return {
             "name": self.name,
             "number": self._number,
-            "most": self.most,
+            "max_iter": self.max_iter,
             "seconds": self.seconds,
             "eta_s": self.eta_s(at_s),
             "objective": self.objective,

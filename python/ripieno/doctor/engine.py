@@ -19,7 +19,7 @@ from ripieno.launch.engines import check_installed, engine_of
 # Processes can exchange values only if these versions are equal. Other differences only affect programs.
 MUST_BE_EQUAL = ("Python", "ripieno")
 START_ADVICE = "start it, or pass its address: --address"
-PERSIST_ADVICE = "start one that stays, as ray start --head does, or pass its address: --address"
+PERSIST_ADVICE = "start a cluster that stays, for example with ray start --head, or pass its address: --address"
 LOG_ADVICE = "ripieno must be installed where tasks run, and they must reach this process; their logs may say more"
 # Maximum number of examples per kind of finding.
 NAMED_COUNT = 5
@@ -54,7 +54,7 @@ def _address(name: str, engine: Engine) -> Finding:
     found = f"its tasks reach this process at {engine.host()}"
     if not engine.is_own:
         return Finding(name, found)
-    own = "none was found: the results below belong to a temporary one on this machine"
+    own = "no cluster was found: the results below belong to a temporary one on this machine"
     return Finding(name, f"{own}; {found}", WARNING, PERSIST_ADVICE)
 
 

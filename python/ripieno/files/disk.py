@@ -128,7 +128,7 @@ def replace_folder(part: Path, path: Path) -> None:
 
 
 def _put_in_place(part: Path, path: Path) -> Path | None:
-    """Rename a folder to `path`, and return the present path of the older folder, if one exists."""
+    """Rename a folder to `path`, and return the new path of the older folder, if one exists."""
     if not path.exists():
         os.rename(part, path)
         return None

@@ -38,7 +38,7 @@ FIRST_ROWS_BYTES = 1 << 16
 NEO4J_ENDS = re.compile(r"[:_]?(start|end)[_ ]?(?:node)?[_ ]?(?:id)?")
 
 
-class EdgeColumns(NamedTuple):
+class EdgeColumnNumbers(NamedTuple):
     """The columns of the ends of an edge, and of its weight."""
 
     source: int
@@ -63,7 +63,7 @@ class EdgeFile:
     """
 
     source: ColumnSource
-    columns: EdgeColumns
+    columns: EdgeColumnNumbers
     drops: bool = False
     may_lack_header: bool = False
 
@@ -90,7 +90,7 @@ class EdgeFile:
                     f"columns={list(options.columns)}: expected a source, a target and optionally a weight"
                 )
             weight = chosen[2] if len(chosen) == 3 and weighted is not False else None
-            return cls(source, EdgeColumns(chosen[0], chosen[1], weight), options.missing == "drop")
+            return cls(source, EdgeColumnNumbers(chosen[0], chosen[1], weight), options.missing == "drop")
         left_out = {*source.index, *(key.name for key in source.keys)}
         own = options.chosen(source.path, names, [name for name in names if name not in left_out])
         found = choose_columns(source.path, own if source.has_names else [""] * len(own), weighted)
@@ -102,7 +102,7 @@ class EdgeFile:
             and options.header is None
             and not any(_short(own[at]) in known for at in found[:2])
         )
-        return cls(source, EdgeColumns(*places), options.missing == "drop", may_lack_header)  # type: ignore[arg-type]
+        return cls(source, EdgeColumnNumbers(*places), options.missing == "drop", may_lack_header)  # type: ignore[arg-type]
 
     @property
     def path(self) -> str:
@@ -235,7 +235,7 @@ def table_edges(table: pa.Table, describe: Callable[[int], str]) -> Edges:
     return Edges(*columns)
 
 
-def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> EdgeColumns:
+def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> EdgeColumnNumbers:
     """Choose the columns by name, or the first ones if there are no names or only two columns.
 
     Raises
@@ -261,7 +261,7 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Ed
         # With two columns, the one without a known name is the other end.
         source, target = (1, 0) if source == 1 or target == 0 else (0, 1)
     if weighted is False:
-        return EdgeColumns(source, target, None)
+        return EdgeColumnNumbers(source, target, None)
     if weight is None and not has_names and len(names) > 2:
         if weighted is None:
             raise InputError(
@@ -271,7 +271,7 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Ed
         weight = 2
     if weighted and weight is None:
         raise InputError(f"{path} has no weights: expected a column named {WEIGHT_NAMES[0]!r}, or a third one")
-    return EdgeColumns(source, target, weight)
+    return EdgeColumnNumbers(source, target, weight)
 
 
 def _short(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Read the lines that begin in bytes `start .. stop` of a file: for any cuts, every line has exactly one reader.
+"""Provide readers of the lines that begin in bytes `start .. stop` of a file, so that each line has one reader.
 
 A line begins at byte 0 and after every line feed; the last line may lack one. Files may be open at any position. A
 record is one line, or several if a quoted field contains line ends.
@@ -15,14 +15,14 @@ import numpy as np
 from ripieno.errors import InputError
 from ripieno.files.sources import EmptyFile
 
-#: Bytes of a line that are searched together for its end.
+#: Number of bytes of a line that are read at once in the search for its end.
 PIECE_BYTES = 1 << 20
 UTF8_BOM = b"\xef\xbb\xbf"
 #: The longest line or record. A small compressed file can unpack to a line of any length.
 RECORD_BYTES_MAX = 1 << 30
 #: The rest of a quoted field, with its closing quote.
 _QUOTED_REST = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
-NO_END = "{path}: a quote in a record from byte {begin:,} on has no end; quotes inside quotes are doubled"
+NO_END = "{path}: a quoted field is not closed in the records from byte {begin:,} on; inside quotes, double each quote"
 
 
 def line_start(file: IO[bytes], at: int, body: int = 0) -> int:
@@ -68,14 +68,14 @@ def line(path: str, file: IO[bytes], read_bytes: int = 0) -> bytes:
     """Return the next line of a record after `read_bytes` of it. Raise InputError if the record is too long."""
     found = file.readline(RECORD_BYTES_MAX + 1)
     if len(found) + read_bytes > RECORD_BYTES_MAX:
-        raise InputError(f"{path}: a line or record has more than {RECORD_BYTES_MAX:,} bytes, which are read at once")
+        raise InputError(f"{path}: a line or record has more than {RECORD_BYTES_MAX:,} bytes, the limit")
     return found
 
 
 def first_line(path: str, file: IO[bytes], limit_bytes: int, comments: tuple[bytes, ...] = ()) -> tuple[int, bytes]:
     """Return the offset and the bytes, up to a limit, of the first line that is neither blank nor a comment.
 
-    A byte order mark is skipped. The file is left behind the line.
+    A byte order mark is skipped. The file is left at the end of the line.
 
     Raises
     ------
@@ -184,7 +184,7 @@ class QuoteState:
             self._search(text)
 
     def _search(self, text: bytes) -> None:
-        """Add a text that contains ordinary quotes, too."""
+        """Add a text that also contains quotes as ordinary characters."""
         opens = re.compile(rb"(?<![^" + re.escape(self._begins) + rb'])"')
         at = 0
         if not self.is_open and text.startswith(b'"'):

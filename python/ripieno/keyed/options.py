@@ -93,7 +93,7 @@ def refuse_options(value: Any, **options: Any) -> None:
     """Raise `InputError` if any option is given for `value`, which accepts none."""
     for name, option in options.items():
         if option is not None:
-            raise InputError(f"{name}={option!r} beside {type(value).__name__}: expected to be left out")
+            raise InputError(f"{name}={option!r}: has no effect on {type(value).__name__}: omit it")
 
 
 def _limit_of(memory_limit: Any, spill_directory: str | os.PathLike[str] | None) -> SpillLimit:

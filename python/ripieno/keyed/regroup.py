@@ -69,7 +69,7 @@ def regrouping(
         emitter = Emitter(world_size, threads=threads, **options)
     elif isinstance(rows, Emitter):
         if options:
-            raise InputError(f"{', '.join(options)} beside an emitter, which has its own")
+            raise InputError(f"{', '.join(options)}: an emitter has its own: omit it")
         emitter = rows
     else:
         raise InputError(f"regroup of a {type(rows).__name__}: expected KeyValues or a Table")

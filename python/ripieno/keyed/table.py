@@ -154,8 +154,7 @@ class Table(MutableMapping[int, Partition]):
             fits = schemas[0] == schemas[1] and not (is_concat and np.ndim(existing) == 0)
         if not fits:
             raise InputError(
-                f"partition {number}: {_described(added)} beside {_described(existing)}: "
-                "expected equal shapes and dtypes"
+                f"partition {number}: {_described(added)} and {_described(existing)}: expected equal shapes and dtypes"
             )
 
     def _combine(self, entry: _PartitionEntry) -> None:

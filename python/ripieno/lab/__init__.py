@@ -12,12 +12,14 @@ with Lab(racks=2, hosts=4, rate="100mbit", uplink="200mbit") as lab:
 Needs Linux, root, iproute2, and of the kernel veth, bridge and tbf.
 """
 
-from ripieno.lab.cluster_spec import ClusterSpec, Host
+from ripieno.lab.cluster_spec import ClusterSpec, LabHost
 from ripieno.lab.kernel import why_not
 from ripieno.lab.lab import Lab
 from ripieno.lab.links import Counters
 
 #: Former name of `ClusterSpec`.
 Blueprint = ClusterSpec
+#: Former name of `LabHost`.
+Host = LabHost
 
-__all__ = ["ClusterSpec", "Counters", "Host", "Lab", "why_not"]
+__all__ = ["ClusterSpec", "Counters", "Lab", "LabHost", "why_not"]

@@ -33,7 +33,7 @@ RATE_MIN_BITS_PER_S, RATE_MAX_BITS_PER_S = 10**5, 10**11
 
 
 @dataclass(frozen=True)
-class Host:
+class LabHost:
     """A host of a lab.
 
     Attributes
@@ -79,11 +79,11 @@ class ClusterSpec:
             bits_per_s("uplink", self.uplink)
 
     @cached_property
-    def hosts(self) -> tuple[Host, ...]:
+    def hosts(self) -> tuple[LabHost, ...]:
         """Return all hosts, rack by rack."""
         width = len(str(self.racks * self.hosts_per_rack - 1))
         return tuple(
-            Host(f"h{number:0{width}d}", _address(rack, place), rack, number)
+            LabHost(f"h{number:0{width}d}", _address(rack, place), rack, number)
             for number, (rack, place) in enumerate(
                 (rack, place) for rack in range(self.racks) for place in range(self.hosts_per_rack)
             )
@@ -137,7 +137,7 @@ class ClusterSpec:
         return asdict(self)
 
 
-def mac(host: Host) -> str:
+def mac(host: LabHost) -> str:
     """Return the hardware address of a host's interface."""
     _, _, rack, place = (int(part) for part in host.address.split("."))
     return f"02:4c:41:42:{rack:02x}:{place:02x}"

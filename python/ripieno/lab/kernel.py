@@ -87,13 +87,13 @@ def _try() -> str | None:
     try:
         unshare(CLONE_NEWNET)
     except OSError as error:
-        return f"root may make no network namespaces here ({error.strerror}): {_CAPABILITIES}"
+        return f"root is not allowed to create network namespaces here ({error.strerror}): {_CAPABILITIES}"
     for module, option, tool, line in _TRIALS:
         try:
             batch(tool, [line])
         except LabError as error:
             if os.strerror(errno.EPERM) in str(error):
-                return f"root may make no network devices here ({error}): {_CAPABILITIES}"
+                return f"root is not allowed to create network devices here ({error}): {_CAPABILITIES}"
             return f"this kernel lacks {module}: modprobe {module}, or take a kernel with {option} ({error})"
     return None
 

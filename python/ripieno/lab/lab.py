@@ -15,7 +15,7 @@ from types import TracebackType
 from ripieno import log
 from ripieno.errors import InputError, LabError
 from ripieno.lab import enter, kernel, links, registry, wiring
-from ripieno.lab.cluster_spec import ClusterSpec, Host, bits_per_s
+from ripieno.lab.cluster_spec import ClusterSpec, LabHost, bits_per_s
 from ripieno.lab.guard import Guard
 from ripieno.lab.links import Counters
 from ripieno.lab.run import LabProgram, run
@@ -92,7 +92,7 @@ class Lab:
         return cls(shape.racks, shape.hosts_per_rack, shape.rate, shape.uplink, name=name)
 
     @property
-    def hosts(self) -> tuple[Host, ...]:
+    def hosts(self) -> tuple[LabHost, ...]:
         """Return all hosts, rack by rack."""
         return self.spec.hosts
 
@@ -119,7 +119,7 @@ class Lab:
     ) -> None:
         self._ending.close()
 
-    def command(self, host: Host, command: Sequence[str]) -> list[str]:
+    def command(self, host: LabHost, command: Sequence[str]) -> list[str]:
         """Return the command line that runs `command` in `host`: with its network, host name, /etc/hosts and /sys."""
         namespace = kernel.NAMESPACES / f"{self._prefix}{host.name}"
         hosts_file = registry.hosts_file(self.name)
@@ -188,7 +188,7 @@ class Lab:
         )
         return run(program, lambda host: self._prefix + host.name, self.command)
 
-    def host(self, name: str) -> Host:
+    def host(self, name: str) -> LabHost:
         """Return the host with this name or address."""
         for host in self.hosts:
             if name in (host.name, host.address):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ripieno.lab.cluster_spec import ClusterSpec, Host
+from ripieno.lab.cluster_spec import ClusterSpec, LabHost
 from ripieno.lab.kernel import batch, inside, output
 from ripieno.lab.wiring import SWITCHES, uplink_ends
 
@@ -68,7 +68,7 @@ def connect(prefix: str, links: Iterable[str]) -> None:
     _set(prefix, links, "up")
 
 
-def hosts_behind(spec: ClusterSpec, link: str) -> list[Host]:
+def hosts_behind(spec: ClusterSpec, link: str) -> list[LabHost]:
     """Return the host of a link, or all hosts of the rack of an uplink."""
     return [host for host in spec.hosts if link in (host.name, spec.rack_names[host.rack])]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from ripieno.errors import LabError
 from ripieno.host import usable_cores
 from ripieno.lab import kernel
-from ripieno.lab.cluster_spec import Host
+from ripieno.lab.cluster_spec import LabHost
 from ripieno.launch import limits
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.interruption import deferred_signals, interruptible
@@ -54,7 +54,7 @@ class LabProgram:
     """
 
     command: Sequence[str]
-    hosts: Sequence[Host]
+    hosts: Sequence[LabHost]
     ranks_per_host: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     prefix: bool = True
@@ -70,12 +70,12 @@ class LabProgram:
 @dataclass
 class _LabRank:
     rank: int
-    host: Host
+    host: LabHost
     process: subprocess.Popen[bytes]
 
 
 def run(
-    program: LabProgram, namespace: Callable[[Host], str], enter: Callable[[Host, Sequence[str]], list[str]]
+    program: LabProgram, namespace: Callable[[LabHost], str], enter: Callable[[LabHost, Sequence[str]], list[str]]
 ) -> int:
     """Run `program` to its end and return the exit code.
 
@@ -116,7 +116,7 @@ def _start(
     program: LabProgram,
     rank: int,
     common: Mapping[str, str],
-    enter: Callable[[Host, Sequence[str]], list[str]],
+    enter: Callable[[LabHost, Sequence[str]], list[str]],
     pump: LinePump | None,
 ) -> _LabRank:
     node, local_rank = divmod(rank, program.ranks_per_host)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ripieno.errors import LabError
-from ripieno.lab.cluster_spec import HOST_QUEUE_BYTES, MTU_BYTES, QUEUE_BYTES, ClusterSpec, Host, mac
+from ripieno.lab.cluster_spec import HOST_QUEUE_BYTES, MTU_BYTES, QUEUE_BYTES, ClusterSpec, LabHost, mac
 from ripieno.lab.kernel import batch, inside, write_settings
 
 # Number of threads for host setup, which mostly waits for the kernel.
@@ -62,7 +62,7 @@ def _switches(spec: ClusterSpec) -> Iterable[str]:
         yield f"link set {down} type bridge_slave learning off flood off"
 
 
-def set_rate(prefix: str, spec: ClusterSpec, host: Host, rate_bits_per_s: int) -> None:
+def set_rate(prefix: str, spec: ClusterSpec, host: LabHost, rate_bits_per_s: int) -> None:
     """Limit both directions of a host's network link to another rate."""
     ends = ((prefix + SWITCHES, host.name, QUEUE_BYTES), (prefix + host.name, "eth0", HOST_QUEUE_BYTES))
     for namespace, device, queue_bytes in ends:
@@ -100,7 +100,7 @@ def _shaper(device: str, rate_bits_per_s: int, burst_bytes: int, queue_bytes: in
     return f"qdisc {verb} dev {device} root tbf rate {rate_bits_per_s}bit burst {burst_bytes} limit {queue_bytes}"
 
 
-def _set_up(prefix: str, spec: ClusterSpec, host: Host, congestion_control: str) -> None:
+def _set_up(prefix: str, spec: ClusterSpec, host: LabHost, congestion_control: str) -> None:
     with inside(prefix + host.name):
         # Turn off IPv6 traffic, which would add to the counters, and TCP metrics, which would affect the next run.
         write_settings(
@@ -114,7 +114,7 @@ def _set_up(prefix: str, spec: ClusterSpec, host: Host, congestion_control: str)
         batch("tc", [_shaper("eth0", spec.rate_bits_per_s, spec.burst_bytes, HOST_QUEUE_BYTES)])
 
 
-def _host_interface(spec: ClusterSpec, host: Host) -> Iterable[str]:
+def _host_interface(spec: ClusterSpec, host: LabHost) -> Iterable[str]:
     yield "link set lo up"
     yield f"link set eth0 gso_max_size {spec.packet_bytes}"
     yield f"address add {host.address}/16 dev eth0"

@@ -147,7 +147,7 @@ def launch(
     if options.get("tls") is None:
         options["tls"] = wants_tls(os.environ)
     if not isinstance(dashboard, bool):
-        raise InputError(f"dashboard={dashboard!r}: expected True or False; RIPIENO_DASHBOARD_ADDRESS says where")
+        raise InputError(f"dashboard={dashboard!r}: expected True or False; RIPIENO_DASHBOARD_ADDRESS sets the address")
     common: dict[str, Any] = {"on_event": on_event, "trace": None if trace is None else Trace(trace)}
     if engine != "local":
         if prefix_output:
@@ -212,10 +212,10 @@ def _check_options(options: Mapping[str, Any], engine: str, own: frozenset[str])
     """Raise `InputError` for an unknown option, or an invalid number of seconds."""
     for name, value in options.items():
         if name in own:
-            raise InputError(f"{name}={value!r}: give it to the engine {engine} when you make it")
+            raise InputError(f"{name}={value!r}: pass it to the constructor of the engine {engine}")
         if name not in _OPTIONS:
             known = ", ".join((*_OPTIONS, *sorted(own)))
-            raise InputError(f"{name}={value!r}: there is no such option of engine {engine}; there are {known}")
+            raise InputError(f"{name}={value!r}: engine {engine} has no such option; it has {known}")
         is_valid, expected = _OPTIONS[name]
         if not is_valid(value):
             raise InputError(f"{name}={value!r}: expected {expected}")

@@ -30,7 +30,7 @@ from ripieno.launch.limits import CONNECT_S
 from ripieno.launch.process.channel import ConnectionClosed, DamagedMessage
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.process.report import FailureReport
-from ripieno.launch.process.waits import QUESTION, WaitReporter
+from ripieno.launch.process.waits import QUERY, WaitReporter
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
 
@@ -249,7 +249,7 @@ def _serve(
 
 
 class _Messages:
-    """The messages of the launcher. A thread receives them also while a program runs, and answers questions.
+    """The messages of the launcher. A thread receives them also while a program runs, and answers queries.
 
     Large programs arrive on rank 0 only, which broadcasts them. If the launcher disconnects, the thread aborts the
     calls of this rank, in any state of the program.
@@ -300,8 +300,8 @@ class _Messages:
         try:
             while True:
                 kind, blob = self._channel.receive_blob()
-                if kind == QUESTION:
-                    self._waits.ask()
+                if kind == QUERY:
+                    self._waits.query()
                 else:
                     self._received.put((kind, blob))
                 del blob

@@ -39,9 +39,9 @@ class RankState(Enum):
     MEETING
         It waits for the others to join. The launcher ends the wait after ``rendezvous_timeout_s``.
     RUNNING
-        It runs a program. It has met the others, and sends heartbeats to them.
+        It runs a program. It has joined the others, and sends heartbeats to them.
     READY
-        It waits for a program. It has met the others, or has returned from the last program.
+        It waits for a program. It has joined the others, or has returned from the last program.
     STOPPED
         Its process is stopped by a signal or a debugger. It is lost unless it is resumed in time.
     SILENT
@@ -142,7 +142,7 @@ class Ending(Enum):
     DONE = "all ranks that are needed have finished"
     FAILED = "a rank failed by itself, or others have accused it"
     ENGINE = "the engine has ended the ranks"
-    ABSENT = "ranks have not met the others in time"
+    ABSENT = "ranks have not joined the others in time"
     ABANDONED = "the driver has given up"
 
 
@@ -301,7 +301,7 @@ class Supervisor:
             self._ranks[rank].state = RankState.MEETING
 
     def runs(self, rank: int) -> None:
-        """Record that a rank has met the others."""
+        """Record that a rank has joined the others."""
         if self._ranks[rank].state in (RankState.STARTING, RankState.MEETING):
             self._ranks[rank].state = RankState.RUNNING
         self._ranks[rank].has_met = True
@@ -433,7 +433,7 @@ class Supervisor:
         return {rank for rank, each in enumerate(self._ranks) if each.state in (RankState.READY, RankState.FAILED)}
 
     def replica_of(self, rank: int) -> int | None:
-        """Return a live replica that has not failed, if the ranks have met, and None without one."""
+        """Return a live replica that has not failed, if the ranks have joined, and None without one."""
         if self._at(rank) is None or not self._ranks[rank].has_met:
             return None
         replicas = replicas_of(rank, self.world_size, self.policy.replicas)
@@ -510,7 +510,7 @@ class Supervisor:
             if not counts:
                 each.stopped_at = self._clock.now
             elif each.seen_stopped_at >= each.stopped_at + limit_s:
-                others = ", and others wait to meet it" if self.policy.is_script else ""
+                others = ", and others wait until it joins" if self.policy.is_script else ""
                 self._lose(rank, f"its process has been stopped for {limit_s:g} s{others}")
 
     def _report_accused(self) -> None:
@@ -526,7 +526,7 @@ class Supervisor:
         first = min(each.at for each in opening)
         certain = [each.at for each in opening if each.weight is _Weight.CERTAIN]
         if certain:
-            # Ranks that have not met each other know nothing of each other.
+            # Ranks that have not joined know nothing of each other.
             can_witness = self.policy.is_script or any(each.has_met for each in self._ranks)
             closes_at = min(certain) + (limits.OTHER_REPORTS_S if can_witness else 0.0)
         else:
@@ -672,7 +672,7 @@ class Supervisor:
             self._add(_Weight.CERTAIN, rank, cause)
 
     def _can_continue_without(self, rank: int) -> bool:
-        """Return whether the others continue without a rank: it has met them, and they do not need it."""
+        """Return whether the others continue without a rank: it has joined them, and they do not need it."""
         if not self._ranks[rank].has_met:
             return False
         if not self.policy.is_script:

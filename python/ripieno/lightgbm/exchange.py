@@ -72,7 +72,7 @@ class Network:
             raise failure from (None if error is None or isinstance(error, _Stopped) else error)
         if error is None and not exchanged["reductions"]:
             raise InputError(
-                "network: LightGBM has combined no histograms, so ranks have trained apart: give it the params of "
+                "network: LightGBM has combined no histograms, so ranks have trained separately: pass it the params of "
                 f"the network too, lgb.train(params | net.params, data); here they are {self.params}"
             )
 

@@ -61,7 +61,7 @@ class Reducer:
                 try:
                     result = as_keyed(output)
                 except InputError as error:
-                    raise InputError(f"reduce gave {error}{_hint(block)}") from error
+                    raise InputError(f"reduce returned {error}{_hint(block)}") from error
         except Exception as error:
             error.add_note(f"in reduce, of a block of {len(block)} keys on rank {self._rank}")
             raise

@@ -393,13 +393,13 @@ class MapReduce(StepProgress):
         self._load, self._broadcast = Stage(), Stage()
 
 
-def _partition(task: Task, item: Any, is_default: bool) -> worker.Partition:
+def _partition(task: Task, item: Any, is_default: bool) -> worker.SerializedPartition:
     """Return a partition to send, with the hosts that can load it. `is_default` means the job has no loader."""
     serialized = SerializedValue(item, f"the partition of {task}")
     if isinstance(item, Split):
         paths = (item.path, *item.copies)
         if not any(map(is_url, paths)):
-            return worker.Partition(task, serialized, serialized.size_bytes, item.hosts, paths)
+            return worker.SerializedPartition(task, serialized, serialized.size_bytes, item.hosts, paths)
     elif is_default and not hasattr(item, "read") and not worker.has_mapped_file(item):
-        return worker.Partition(task, serialized, serialized.size_bytes, ())
-    return worker.Partition(task, serialized, serialized.size_bytes)
+        return worker.SerializedPartition(task, serialized, serialized.size_bytes, ())
+    return worker.SerializedPartition(task, serialized, serialized.size_bytes)

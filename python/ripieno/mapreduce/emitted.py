@@ -108,13 +108,13 @@ class Pool:
             else:
                 raise InputError(f"a {type(output).__name__}: {EXPECTED}")
         except InputError as error:
-            raise InputError(f"{task} gave {error}") from error
+            raise InputError(f"{task} returned {error}") from error
         if isinstance(keyed, Table):
             self._shuffle.check_table(keyed)
         if sum(each is not None for each in (self._emitter, self._table, self._objects)) > 1:
             raise InputError(
-                f"{task} gave a {type(keyed).__name__}, others the other: expected all KeyValues, or all tables, or "
-                "all ObjectPairs"
+                f"{task} returned a {type(keyed).__name__}, other tasks another type: expected all KeyValues, or all "
+                "tables, or all ObjectPairs"
             )
 
     def send(self, on_block: Callable[[Any], None]) -> int:
@@ -123,7 +123,8 @@ class Pool:
         own = next((name for name, pool in pools.items() if pool is not None), None)
         kinds = {kind for kind in self._comm.allgather(own) if kind is not None}
         if len(kinds) > 1:
-            raise InputError(f"map gave {' on some ranks and '.join(sorted(kinds))} on others: expected one of them")
+            listed = " on some ranks and ".join(sorted(kinds))
+            raise InputError(f"map returned {listed} on others: expected one of them")
         if kinds == {"KeyValues"}:
             return int(regroup(self._comm, self._rows, on_block=on_block)[1]["bytes_sent"])
         if kinds == {"tables"}:

@@ -64,7 +64,7 @@ class StepProgress:
         ----------
         initial : object
             The initial value: a number or an array, or any object with `add`. Amounts have the same shape or type.
-        op : {"sum", "prod", "min", "max"}, or a function that means one, such as ``max``
+        op : {"sum", "prod", "min", "max"}, or an equivalent function, such as ``max``
             The operation that combines amounts.
         add : callable, optional
             ``add(left, right)`` combines values of any type, instead of `op`, as for `Job.accumulator`.

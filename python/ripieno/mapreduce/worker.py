@@ -61,7 +61,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Partition:
+class SerializedPartition:
     """A partition in the form for sending to the ranks.
 
     Parameters
@@ -93,7 +93,7 @@ class WorkerState:
     totals: AccumulatorTotals = field(default_factory=AccumulatorTotals)
     tasks: list[tuple[Task, Any]] = field(default_factory=list)
     # All partitions by number. Partitions that this rank cannot run are empty.
-    partitions: list[Partition] = field(default_factory=list)
+    partitions: list[SerializedPartition] = field(default_factory=list)
     loader: Callable[[Any], Any] | None = None
     versions: dict[str, Hashable] = field(default_factory=dict)
     replicas: dict[int, Any] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def _part(comm: Communicator, key: str) -> WorkerState:
 
 
 def load(
-    comm: Communicator, key: str, partitions: list[Partition], loader: SerializedValue, threads: int
+    comm: Communicator, key: str, partitions: list[SerializedPartition], loader: SerializedValue, threads: int
 ) -> tuple[float, int]:
     """Load this rank's partitions; return seconds and bytes."""
     begin = time.perf_counter()
@@ -134,7 +134,7 @@ def load(
     rank = part.comm.rank
     own = [each for each in partitions if each.task.rank == rank]
 
-    def loaded(partition: Partition) -> tuple[Task, Any]:
+    def loaded(partition: SerializedPartition) -> tuple[Task, Any]:
         with with_note(f"while {partition.task} was loaded"):
             return partition.task, _loaded(part, partition)
 
@@ -151,12 +151,12 @@ def load(
     )
 
 
-def _loaded(part: WorkerState, partition: Partition) -> Any:
+def _loaded(part: WorkerState, partition: SerializedPartition) -> Any:
     assert part.loader is not None, "load() sets the loader"
     return in_memory(part.loader(partition.serialized.open(part.totals)))
 
 
-def _may_run(comm: Communicator, partition: Partition, rank: int) -> bool:
+def _may_run(comm: Communicator, partition: SerializedPartition, rank: int) -> bool:
     """Return whether a rank that does not keep a partition can load it."""
     if partition.hosts is None or rank == partition.task.rank:
         return False
@@ -246,7 +246,7 @@ def _with_moves(part: WorkerState, add: Callable[[Task, Any, Amounts], None]) ->
     )
 
 
-def _load_replica(part: WorkerState, partition: Partition) -> tuple[Any] | None:
+def _load_replica(part: WorkerState, partition: SerializedPartition) -> tuple[Any] | None:
     """Load a partition of another rank; return None if its files have changed, or are missing."""
     found = [path for path in partition.paths if path in part.versions]
     if partition.paths and not (found and _unchanged(part, found)):

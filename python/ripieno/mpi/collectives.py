@@ -238,5 +238,5 @@ def _combined(array: NDArray[Any], op: Op) -> tuple[NDArray[Any], Any]:
     if op.name not in ("MINLOC", "MAXLOC") or array.dtype.names:
         return array, combine
     if array.size % 2:
-        raise InputError(f"{op.name}: {array.size} elements: expected pairs of a value and a place")
+        raise InputError(f"{op.name}: {array.size} elements: expected pairs of a value and a location")
     return array.reshape(-1, 2), combine

@@ -16,7 +16,7 @@ from ripieno.mpi.neighbors import Edge, MpiNeighborCalls
 class Topocomm(MpiNeighborCalls, Intracomm):
     """A communicator with neighbors of each rank."""
 
-    #: The arguments of the constructor: `Grid`, `Adjacency` or `EdgeLists`.
+    #: The arguments of the constructor: `RankGrid`, `Adjacency` or `EdgeLists`.
     _topology: Any
 
     def __new__(cls, comm: Any = None) -> Any:
@@ -51,7 +51,7 @@ class Topocomm(MpiNeighborCalls, Intracomm):
     degrees = property(lambda self: (self.indegree, self.outdegree))
 
 
-class Grid(NamedTuple):
+class RankGrid(NamedTuple):
     """The shape of a grid of ranks in row-major order, and whether each axis is periodic."""
 
     dims: list[int]
@@ -86,7 +86,7 @@ class Grid(NamedTuple):
 class Cartcomm(Topocomm):
     """A grid of ranks."""
 
-    _topology: Grid
+    _topology: RankGrid
 
     def Get_topology(self) -> int:
         """Return `CART`."""
@@ -134,7 +134,7 @@ class Cartcomm(Topocomm):
             color, key = (color, key * count + place) if remains else (color * count + place, key)
         part = self._comm.split(color, key)
         axes = [axis for axis, remains in enumerate(remain_dims) if remains]
-        grid = Grid([self.dims[axis] for axis in axes], [self.periods[axis] for axis in axes])
+        grid = RankGrid([self.dims[axis] for axis in axes], [self.periods[axis] for axis in axes])
         made: Cartcomm = Cartcomm._with(part, grid)
         return made
 
@@ -240,7 +240,7 @@ def cart(comm: Intracomm, dims: Sequence[int], periods: Sequence[bool] | bool | 
         raise InputError(f"Create_cart: {len(shape)} dims and {len(wraps)} periods: expected as many")
     if any(count < 1 for count in shape) or math.prod(shape) > comm.size:
         raise InputError(f"Create_cart: dims={shape}: expected numbers whose product is at most {comm.size}")
-    grid = Grid(shape, [bool(each) for each in wraps])
+    grid = RankGrid(shape, [bool(each) for each in wraps])
     return _created(Cartcomm, comm, math.prod(shape), grid)
 
 

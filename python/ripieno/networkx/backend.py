@@ -122,7 +122,7 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
 
 def _why_not_ranked(arguments: Mapping[str, Any]) -> bool | str:
     if arguments.get("nstart") is not None:
-        return "nstart: ranks begin evenly"
+        return "nstart is not supported: the iteration starts uniform"
     max_iter, alpha = arguments.get("max_iter", 100), arguments.get("alpha", 0.85)
     if not isinstance(max_iter, Integral) or max_iter < 1:
         return f"max_iter={max_iter!r}: expected a whole number >= 1"

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files import disk
 from ripieno.files.cache import stored_path
@@ -29,7 +30,7 @@ class Trial:
     ----------
     collective, size_bytes
         The collective, and the total bytes of all chunks.
-    usual, best
+    default, best
         The default algorithm, and the algorithm chosen by the trial.
     seconds
         Seconds of each tried algorithm. Trials skip clearly slow ones.
@@ -39,10 +40,21 @@ class Trial:
 
     collective: str
     size_bytes: int
-    usual: str
+    default: str
     best: str
     seconds: Mapping[str, float]
     is_priced: bool
+
+    @property
+    def usual(self) -> str:
+        """Deprecated name of `default`."""
+        log.warn("Trial.usual is deprecated, use default", DeprecationWarning)
+        return self.default
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Trial:
+        """Return the trial from its JSON values. Older files have the key "usual"."""
+        return cls(**{"default" if key == "usual" else key: value for key, value in found.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,18 +96,18 @@ class AlgorithmChoices:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> AlgorithmChoices:
         """Return the choices from the values of `as_json`."""
-        return cls(**{**found, "trials": [Trial(**each) for each in found["trials"]]})
+        return cls(**{**found, "trials": [Trial.from_json(each) for each in found["trials"]]})
 
     def __str__(self) -> str:
         when = datetime.fromtimestamp(self.tried_at).isoformat(" ", "minutes")
         lines = [f"algorithms of {len(self.hosts)} ranks on {len(set(self.hosts))} hosts, tried {when}"]
-        lines += [f"{'collective':16}{'bytes in all':>12}  {'usual':22}{'':>8}  {'best':22}{'':>8}"]
+        lines += [f"{'collective':16}{'bytes in all':>12}  {'default':22}{'':>8}  {'best':22}{'':>8}"]
         for trial in self.trials:
-            usual_s, best_s = (self._seconds(trial, name) for name in (trial.usual, trial.best))
-            better = "as usual" if trial.usual == trial.best else trial.best
+            default_s, best_s = (self._seconds(trial, name) for name in (trial.default, trial.best))
+            better = "the default" if trial.default == trial.best else trial.best
             priced = "  by the model" if trial.is_priced else ""
             lines.append(
-                f"{trial.collective:16}{size_text(trial.size_bytes):>12}  {trial.usual:22}{usual_s:>8}  "
+                f"{trial.collective:16}{size_text(trial.size_bytes):>12}  {trial.default:22}{default_s:>8}  "
                 f"{better:22}{best_s:>8}{priced}"
             )
         return "\n".join(line.rstrip() for line in lines)

@@ -27,7 +27,7 @@ class Cluster:
     """A cluster of equal nodes in racks.
 
     A message, or each segment of a longer one, costs alpha plus the time of its bytes at the ports of sender and
-    receiver. Ports, network links and uplinks are full duplex; messages that meet on a wire share it fairly.
+    receiver. Ports, network links and uplinks are full duplex; concurrent messages share each of them fairly.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class Cluster:
             list(nodes),
             [racks[node] for node in nodes],
             memory=(self.memory_alpha_s, self.memory_s_per_byte),
-            cable=(self.alpha_s, 8 / self.rate_bits_per_s * carried),
+            network_link=(self.alpha_s, 8 / self.rate_bits_per_s * carried),
             uplink=(self.alpha_s if self.uplink_alpha_s is None else self.uplink_alpha_s, uplink_s),
             core_s_per_byte=core_s,
             gamma_s_per_byte=self.gamma_s_per_byte,
@@ -207,7 +207,8 @@ class Cluster:
         """Return the same placement with unit links: a message takes one unit, so time equals the number of rounds."""
         nodes, racks = self.nodes_by_rank, self.rack_numbers
         unit = (1.0, 0.0)
-        return _native.Cluster(list(nodes), [racks[node] for node in nodes], memory=unit, cable=unit, uplink=unit)
+        racks_of_nodes = [racks[node] for node in nodes]
+        return _native.Cluster(list(nodes), racks_of_nodes, memory=unit, network_link=unit, uplink=unit)
 
     def __str__(self) -> str:
         rack_count = len(set(self.rack_numbers))

@@ -69,7 +69,7 @@ class Distribution:
     message_count
         Number of protocol messages.
     busiest
-        The wire with the longest busy time, its bytes, and its seconds.
+        The port or uplink with the longest busy time, its bytes, and its seconds.
     fetches
         Every block that arrived, if requested.
     """
@@ -131,7 +131,7 @@ class Distribution:
             f"broadcast of {size_text(self.nbytes)} by {self.algorithm}, {self.cluster}",
             f"blocks      {block_count:,} of {size_text(self.block_bytes)}{stripes}",
             f"time        {duration_text(self.seconds) if self.seconds else '0 s'}{times}",
-            f"have it     {len(self.ranks('done')):,} of {self.cluster.ranks:,} ranks",
+            f"complete    {len(self.ranks('done')):,} of {self.cluster.ranks:,} ranks",
         ]
         lines += [f"{kind:11} {_ranks_text(self.ranks(kind))}" for kind in ("lost", "waiting") if self.ranks(kind)]
         causes = {end.cause for end in self.ends if end.kind == "failed"}

@@ -14,7 +14,7 @@ NODES = (8, 16, 32, 64, 128)
 CORES = 32
 KMEANS = {"500 M points, 10 k centroids": (500_000_000, 10_000), "5 M points, 1 M centroids": (5_000_000, 1_000_000)}
 #: The paper states neither rate. Slow links and fast cores make communication weigh most. Name: bits/s, operations/s.
-MACHINES = {"usual": (10e9, 1e9), "slow links, fast cores": (1e9, 4e9)}
+MACHINES = {"base case": (10e9, 1e9), "slow links, fast cores": (1e9, 4e9)}
 
 
 def harp_figure_4() -> Reproduction:
@@ -46,7 +46,7 @@ def harp_figure_4() -> Reproduction:
                 "3-d points and centroids: 500 M and 10 k, or 5 M and 1 M; 8 to 128 nodes of 32 cores",
                 "sections VII.A and B",
             ),
-            Input("usual: a socket carries 10 Gbit/s, a core computes 1 GFLOP/s", ASSUMPTION),
+            Input("base case: a socket carries 10 Gbit/s, a core computes 1 GFLOP/s", ASSUMPTION),
             Input("slow links, fast cores: a socket carries 1 Gbit/s, a core computes 4 GFLOP/s", ASSUMPTION),
         ),
         rows,

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files import disk
 from ripieno.files.cache import stored_path
@@ -66,7 +67,7 @@ class MeasuredCosts:
         The rack of every rank; all None if the racks were not given.
     measured_at
         Time of the measurement, in seconds since 1970.
-    memory, cable, uplink
+    memory, network_link, uplink
         Costs between ranks of a node, of different nodes of a rack, and of different racks; None without two
         such ranks.
     uplink_bytes_per_s
@@ -80,7 +81,7 @@ class MeasuredCosts:
     racks: Sequence[str | None]
     measured_at: float
     memory: LinkCost | None
-    cable: LinkCost | None
+    network_link: LinkCost | None
     uplink: LinkCost | None
     uplink_bytes_per_s: float | None
     add_s_per_byte: float
@@ -95,9 +96,9 @@ class MeasuredCosts:
             For every rank its node, numbered from 0 by first appearance, and the name of its rack.
         """
         node_of_rank = self.nodes if nodes is None else nodes
-        cable = self.cable or self.uplink
+        link = self.network_link or self.uplink
         costs: dict[str, float] = (
-            {} if cable is None else {"alpha_s": cable.alpha_s, "rate_bits_per_s": 8 / cable.beta_s_per_byte}
+            {} if link is None else {"alpha_s": link.alpha_s, "rate_bits_per_s": 8 / link.beta_s_per_byte}
         )
         if self.memory is not None:
             costs |= {"memory_alpha_s": self.memory.alpha_s, "memory_s_per_byte": self.memory.beta_s_per_byte}
@@ -109,6 +110,12 @@ class MeasuredCosts:
             gamma_s_per_byte=self.add_s_per_byte,
             **costs,
         )
+
+    @property
+    def cable(self) -> LinkCost | None:
+        """Deprecated name of `network_link`."""
+        log.warn("MeasuredCosts.cable is deprecated, use network_link", DeprecationWarning)
+        return self.network_link
 
     @property
     def source(self) -> str:
@@ -123,9 +130,11 @@ class MeasuredCosts:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> MeasuredCosts:
-        """Return the costs from the values of `as_json`."""
+        """Return the costs from the values of `as_json`. Older files have the key "cable"."""
+        found = {"network_link" if key == "cable" else key: value for key, value in found.items()}
         links = {
-            kind: None if found[kind] is None else LinkCost(**found[kind]) for kind in ("memory", "cable", "uplink")
+            kind: None if found[kind] is None else LinkCost(**found[kind])
+            for kind in ("memory", "network_link", "uplink")
         }
         costs = cls(**{**found, **links})
         numbers = [costs.add_s_per_byte, costs.copy_s_per_byte, costs.measured_at]
@@ -135,7 +144,11 @@ class MeasuredCosts:
         return costs
 
     def __str__(self) -> str:
-        named = (("memory of a node", self.memory), ("nodes of a rack", self.cable), ("between racks", self.uplink))
+        named = (
+            ("memory of a node", self.memory),
+            ("nodes of a rack", self.network_link),
+            ("between racks", self.uplink),
+        )
         lines = [f"costs {self.source}", f"{'':18} {'latency':>9}  {'rate':>11}"]
         lines += [
             f"{name:18} {duration_text(link.latency_s):>9}  {_rate_text(link.bytes_per_s):>11}"

@@ -46,7 +46,7 @@ computes. Each section states the kind of its values:
 - *Arithmetic of the paper's formula*: a formula or proportion that the paper states, evaluated.
 
 The column "paper" has only numbers that the paper prints. If the paper makes a statement without numbers, a table has
-this claim in our words, and whether the values here agree.
+this claim in other words, and whether the values here agree.
 
 `ripieno reproduce list` prints all names, `ripieno reproduce twister-table-8` makes one figure, and `ripieno reproduce
 all` all figures that are not measured. As root, `ripieno reproduce all --measured --out docs/papers.md --overwrite`

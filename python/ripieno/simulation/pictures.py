@@ -18,7 +18,7 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import Simulation, TransferTime
 from ripieno.units import bytes_text, duration_text, size_text, unit_of
 
-KINDS = {"memory": "in a node", "cable": "in a rack", "uplink": "between racks"}
+KINDS = {"memory": "in a node", "network_link": "in a rack", "uplink": "between racks"}
 SUFFIXES = (".svg", ".html")
 #: Limits of arrows and rows: more are not distinguishable.
 RANK_COUNT_MAX, MESSAGE_COUNT_MAX = 64, 20_000
@@ -30,17 +30,17 @@ _ROW, _ROUND, _WIDTH = 18, 96, 960
 _RACK_X, _STEP = 64, 24
 _STYLE = """
   svg { --paper: #fcfcfb; --ink: #1a1c1e; --muted: #6b7075; --grid: #dcdfe2;
-        --memory: #8a6fb8; --cable: #00796b; --uplink: #d9622b; background: var(--paper); }
+        --memory: #8a6fb8; --network_link: #00796b; --uplink: #d9622b; background: var(--paper); }
   @media (prefers-color-scheme: dark) {
     svg { --paper: #17191b; --ink: #e8eaec; --muted: #9aa0a6; --grid: #34383c;
-          --memory: #b49be0; --cable: #4db6a4; --uplink: #f09060; }
+          --memory: #b49be0; --network_link: #4db6a4; --uplink: #f09060; }
   }
   text { font: 11px system-ui, sans-serif; fill: var(--muted); }
   .title { font-size: 14px; fill: var(--ink); }
   .grid { stroke: var(--grid); stroke-width: 1; }
-  .memory { --of: var(--memory); } .cable { --of: var(--cable); } .uplink { --of: var(--uplink); }
-  line.memory, line.cable, line.uplink { stroke: var(--of); stroke-width: 1.4; }
-  circle, rect.memory, rect.cable, rect.uplink, path { fill: var(--of); }
+  .memory { --of: var(--memory); } .network_link { --of: var(--network_link); } .uplink { --of: var(--uplink); }
+  line.memory, line.network_link, line.uplink { stroke: var(--of); stroke-width: 1.4; }
+  circle, rect.memory, rect.network_link, rect.uplink, path { fill: var(--of); }
 """
 
 
@@ -147,8 +147,10 @@ def loads(found: Simulation) -> str:
     seconds = found.seconds or max((each.end_s for each in found.transfers), default=0.0) or 1.0
     headers = 1 + cluster.header_bytes / cluster.packet_bytes if cluster.packet_bytes else 1.0
     shown = _evenly(cluster.ranks, ROW_COUNT_MAX)
-    rows = [("cable", f"rank {rank}", [carried["port", direction, rank] for direction in (0, 1)]) for rank in shown]
-    rates = {"cable": cluster.rate_bits_per_s}
+    rows = [
+        ("network_link", f"rank {rank}", [carried["port", direction, rank] for direction in (0, 1)]) for rank in shown
+    ]
+    rates = {"network_link": cluster.rate_bits_per_s}
     if cluster.uplink_bits_per_s is not None:
         rates["uplink"] = cluster.uplink_bits_per_s
         numbers = sorted(set(cluster.rack_numbers))
@@ -179,7 +181,7 @@ def loads(found: Simulation) -> str:
 
 
 def _carried(found: Simulation) -> Counter[tuple[str, int, int]]:
-    """Return the bytes by wire: ports of ranks and uplinks of racks; direction 0 is out, 1 is in."""
+    """Return the bytes by port and uplink: ports of ranks and uplinks of racks; direction 0 is out, 1 is in."""
     carried: Counter[tuple[str, int, int]] = Counter()
     nodes, racks = found.cluster.nodes_by_rank, found.cluster.rack_numbers
     for each in found.transfers or ():
@@ -212,12 +214,12 @@ def racks(title: str, by_rack: Mapping[str, Sequence[tuple[str, str]]]) -> str:
         rack_y = y
         for name, described in hosts:
             y += _ROW
-            body.append(line(_RACK_X + _STEP / 2, y, _RACK_X + _STEP, y, "cable"))
+            body.append(line(_RACK_X + _STEP / 2, y, _RACK_X + _STEP, y, "network_link"))
             body.append(text(_RACK_X + _STEP + 8, y + 4, f"{name}: {described}"))
-        body.append(line(_RACK_X + _STEP / 2, rack_y + 8, _RACK_X + _STEP / 2, y, "cable"))
+        body.append(line(_RACK_X + _STEP / 2, rack_y + 8, _RACK_X + _STEP / 2, y, "network_link"))
         y += _ROW + 8
     body.insert(trunk, line(_RACK_X - _STEP, _TOP, _RACK_X - _STEP, last_rack_y, "uplink"))
-    return svg(max(_WIDTH / 2, title_width(title)), y + _BOTTOM, title, body, {"cable", "uplink"})
+    return svg(max(_WIDTH / 2, title_width(title)), y + _BOTTOM, title, body, {"network_link", "uplink"})
 
 
 def line(x: float, y: float, to_x: float, to_y: float, kind: str) -> str:

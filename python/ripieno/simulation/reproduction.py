@@ -47,7 +47,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper without a number per row, in our words, and whether the values here agree."""
+    """A claim of the paper without a number per row, paraphrased, and whether the values here agree."""
 
     text: str
     here: str

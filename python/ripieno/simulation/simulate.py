@@ -14,7 +14,7 @@ BYTES_MAX = 1 << 50
 
 
 class TransferTime(NamedTuple):
-    """A message that arrived, and the kind of link between its ends: "memory", "cable" (in a rack) or "uplink"."""
+    """A message that arrived, and the link between its ends: "memory", "network_link" (in a rack) or "uplink"."""
 
     sender: int
     receiver: int
@@ -41,10 +41,9 @@ class Simulation:
     finish_s
         Finish time of every rank.
     bytes
-        Total bytes of messages, by the kind of link: "memory", "cable" (the network links of nodes in one rack) or
-        "uplink".
+        Total bytes of messages, by the kind of link: "memory", "network_link" (between nodes in one rack) or "uplink".
     busiest
-        The wire with the longest busy time, its bytes, and its seconds.
+        The port or uplink with the longest busy time, its bytes, and its seconds.
     message_count
         Number of messages that arrived.
     transfers
@@ -114,7 +113,7 @@ class Simulation:
             f"{self.collective} of {size_text(self.nbytes)} by {self.algorithm}, {self.cluster}",
             f"time        {self._time_text()}",
         ]
-        names = (("memory", "in memory"), ("cable", "in racks"), ("uplink", "by uplinks"))
+        names = (("memory", "in memory"), ("network_link", "in racks"), ("uplink", "by uplinks"))
         lines += [f"{name:11} {bytes_text(self.bytes[kind])}" for kind, name in names if self.bytes[kind]]
         if self.busiest is not None:
             wire, carried, busy_s = self.busiest

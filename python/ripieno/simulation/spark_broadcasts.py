@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.distribution import distribute
 from ripieno.simulation.reproduction import ASSUMPTION, Claim, FigureRow, Input, Kind, Reproduction
-from ripieno.simulation.spark_report import BLOCK_BYTES, CABLES, FIRST_BYTES, MB, POINT_TO_POINT_BITS_PER_S
+from ripieno.simulation.spark_report import BLOCK_BYTES, FIRST_BYTES, LINKS, MB, POINT_TO_POINT_BITS_PER_S
 
 GB = 1000 * MB
 #: Latencies of a message between two machines of that cloud: assumptions, the report has no such figure.
@@ -69,7 +69,7 @@ def spark_table_1() -> Reproduction:
         "Spark, table 1: broadcast of 1 GB to 40 nodes",
         Kind.SIMULATED,
         "s",
-        (CABLES, _MESSAGE, _BLOCKS, _PIECES),
+        (LINKS, _MESSAGE, _BLOCKS, _PIECES),
         rows,
         (Claim("CSB is faster than BTB.", "Holds. A chain and SplitStream are faster still."),),
         (
@@ -103,7 +103,7 @@ def spark_figure_6() -> Reproduction:
         "Spark, figure 6: the search for a size of blocks, CSB of 1 GB to 30 nodes",
         Kind.SIMULATED,
         "s",
-        (CABLES, Input("0.5 ms a message; also 0.1 and 1 ms", ASSUMPTION)),
+        (LINKS, Input("0.5 ms a message; also 0.1 and 1 ms", ASSUMPTION)),
         rows,
         (
             Claim(
@@ -128,7 +128,7 @@ def spark_figure_7() -> Reproduction:
         "Spark, figure 7: chained streaming broadcast (CSB) to 1 to 60 nodes",
         Kind.SIMULATED,
         "s",
-        (CABLES, _MESSAGE, _BLOCKS),
+        (LINKS, _MESSAGE, _BLOCKS),
         rows,
         (
             Claim(
@@ -147,7 +147,7 @@ def spark_figure_8() -> Reproduction:
         "Spark, figure 8: BitTorrent with default pieces to 1 to 60 nodes",
         Kind.SIMULATED,
         "s",
-        (CABLES, _MESSAGE, Input("pieces of 256 KB", "section 5.3.1")),
+        (LINKS, _MESSAGE, Input("pieces of 256 KB", "section 5.3.1")),
         _growth("bittorrent", (100 * MB,), PIECE_BYTES),
         (
             Claim(
@@ -167,7 +167,7 @@ def spark_figure_9() -> Reproduction:
         "Spark, figure 9: modified BitTorrent (BTB) to 1 to 60 nodes",
         Kind.SIMULATED,
         "s",
-        (CABLES, _MESSAGE, _PIECES),
+        (LINKS, _MESSAGE, _PIECES),
         rows,
         (
             Claim(
@@ -195,7 +195,7 @@ def spark_figure_11() -> Reproduction:
         "Spark, figure 11: broadcast in the first iteration of ALS by CSB to 1 to 60 nodes",
         Kind.SIMULATED,
         "s",
-        (CABLES, _MESSAGE, _BLOCKS, Input("600 MB", "section 6.1")),
+        (LINKS, _MESSAGE, _BLOCKS, Input("600 MB", "section 6.1")),
         rows,
         (
             Claim(

@@ -22,7 +22,7 @@ POINT_TO_POINT_BITS_PER_S = 575e6
 COPIES = 3
 MECHANISMS = {"binary": "tree of degree 2", "chain": "chain", "scatter-allgather": "scatter, gather"}
 
-CABLES = Input("links of 575 Mbit/s, the middle of 550 to 600 between two machines", "section 4")
+LINKS = Input("links of 575 Mbit/s, the middle of 550 to 600 between two machines", "section 4")
 _BLOCKS = Input("blocks of 4 MB", "section 5.2.1")
 
 
@@ -49,7 +49,7 @@ def spark_table_2() -> Reproduction:
         "Spark, table 2: broadcast in the first iteration of ALS, 600 MB by CSB",
         Kind.SIMULATED,
         "s",
-        (CABLES, _BLOCKS, Input("600 MB", "section 6.1"), Input("trees of degree 1 or 2", "section 5.2.1")),
+        (LINKS, _BLOCKS, Input("600 MB", "section 6.1"), Input("trees of degree 1 or 2", "section 5.2.1")),
         rows,
         (),
         (
@@ -74,7 +74,7 @@ def spark_figure_4() -> Reproduction:
         "Spark, figure 4: mechanisms that replace the central broadcast of 230 MB in later iterations of ALS",
         Kind.SIMULATED,
         "s",
-        (CABLES, _BLOCKS, Input("230 MB", "section 3.2")),
+        (LINKS, _BLOCKS, Input("230 MB", "section 3.2")),
         rows,
         (
             Claim("The central broadcast grows linearly with the nodes.", "See spark-figure-5."),
@@ -103,7 +103,7 @@ def spark_figure_5() -> Reproduction:
         "Spark, figure 5: central broadcast by a file with three copies; each link carries a third of all reads",
         Kind.FORMULA,
         "s",
-        (CABLES, Input("three copies of the file", "section 5.1.2"), Input("230 MB", "section 3.2")),
+        (LINKS, Input("three copies of the file", "section 5.1.2"), Input("230 MB", "section 3.2")),
         rows,
         (
             Claim("The time grows linearly with the nodes.", "The formula assumes this: it is linear by construction."),

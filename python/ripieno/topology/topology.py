@@ -121,8 +121,8 @@ class Topology:
             return f"{heading}, as given"
         if self.sure is None:
             return heading
-        what = f"{heading}, found by {self.probes:,} probes in {self.rounds} rounds, sure to {_percent(self.sure)}"
-        return what if rack_count > 1 else f"{what}: no uplink was in the way"
+        what = f"{heading}, found by {self.probes:,} probes in {self.rounds} rounds, certainty {_percent(self.sure)}"
+        return what if rack_count > 1 else f"{what}: no uplink limited a pair"
 
 
 def _percent(share: float) -> str:

@@ -141,8 +141,8 @@ def check_rows(parameter: str, function: Any, result: Any, like: NDArray[Any]) -
     rows = np.asarray(result)
     if rows.shape != like.shape or rows.dtype != like.dtype:
         raise InputError(
-            f"{parameter}={name_of(function)}: gave shape {rows.shape} and dtype {rows.dtype} for two blocks of shape "
-            f"{like.shape} and dtype {like.dtype}: expected the same"
+            f"{parameter}={name_of(function)}: returned shape {rows.shape} and dtype {rows.dtype} for two blocks of "
+            f"shape {like.shape} and dtype {like.dtype}: expected the same"
         )
     return rows
 
@@ -154,7 +154,7 @@ def check_object(function: Any, result: Any, left: Any, right: Any, parameter: s
     if not is_alike and (isinstance(kind, str) or not isinstance(result, (type(left), type(right)))):
         kinds = " and ".join(dict.fromkeys(type(each).__name__ for each in (left, right)))
         raise InputError(
-            f"{parameter}={name_of(function)}: gave a {type(result).__name__} for operands of type {kinds}: "
+            f"{parameter}={name_of(function)}: returned a {type(result).__name__} for operands of type {kinds}: "
             "expected the same"
         )
     return result

@@ -15,17 +15,17 @@ RESTART_S = 60.0
 
 
 def launch(client: Any, workers: int | None = None, **options: Any) -> rp.Job:
-    """A job in the cluster of `client`."""
+    """Launch a job in the cluster of `client`."""
     return rp.launch(workers, engine="dask", client=client, **options)
 
 
 def workers(client: Any) -> list[str]:
-    """The addresses of all workers."""
+    """Return the addresses of all workers."""
     return sorted(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
 
 
 def place(comm: Any) -> str:
-    """The address of the worker that this rank is on."""
+    """Return the address of the worker that runs this rank."""
     from distributed import get_worker
 
     assert comm.allreduce(1) == comm.world_size

@@ -163,7 +163,7 @@ class NameService:
     records
         Addresses by name.
     ready
-        Called at every question with the addresses of all that have asked for that name.
+        Called at every query with the addresses of all clients that have queried that name.
     """
 
     def __init__(self, lab: Lab, host: Host, records: Mapping[str, str], ready: Callable[[set[str]], bool]) -> None:
@@ -172,7 +172,7 @@ class NameService:
         self._socket.bind((host.address, 53))
         self._records = records
         self._ready = ready
-        self.asked: dict[str, set[str]] = {}
+        self.clients: dict[str, set[str]] = {}
         self.denied = 0
         self._thread = threading.Thread(target=self._serve)
 
@@ -188,21 +188,21 @@ class NameService:
 
     def _serve(self) -> None:
         while True:
-            question, client = self._socket.recvfrom(512)
-            if not question:
+            query, client = self._socket.recvfrom(512)
+            if not query:
                 return
-            self._socket.sendto(self._answer(question, client[0]), client)
+            self._socket.sendto(self._answer(query, client[0]), client)
 
     def _answer(self, message: bytes, client: str) -> bytes:
         name, end = _name(message)
         (kind,) = struct.unpack_from(">H", message, end)
         address = self._records.get(name)
         if address is not None:
-            asked = self.asked.setdefault(name, set())
-            if not self._ready(asked):
+            clients = self.clients.setdefault(name, set())
+            if not self._ready(clients):
                 self.denied += 1
                 address = None
-            asked.add(client)
+            clients.add(client)
         is_known, is_a = address is not None, kind == 1
         flags = 0x8180 | (0 if is_known else 3)
         head = message[:2] + struct.pack(">HHHHH", flags, 1, int(is_known and is_a), 0, 0)

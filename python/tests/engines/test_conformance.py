@@ -293,7 +293,7 @@ def test_a_program_restarts_after_a_death_with_fewer_ranks_if_requested(
 ):
     engine.close()
     with engine.launch(3, on_failure=policy) as job:
-        with pytest.warns(RuntimeWarning, match=f"rank 1 on .*begins again on {left} ranks"):
+        with pytest.warns(RuntimeWarning, match=f"rank 1 on .*restarts on {left} ranks"):
             assert job.run(programs.sum_and_strike, tmp_path) == [left] * left
         assert list(job.lost) == [1] and job.workers == left
         for workers in (2, 3):
@@ -314,7 +314,7 @@ def test_a_fit_continues_from_its_folder_where_a_rank_has_died(engine: EngineSta
     engine.close()
     (rows,) = _rows()
     expected = rp.KMeans(7, random_state=3, max_iter=6, tol=0.0, workers=3, threads=1).fit(rows)
-    with engine.launch(3, on_failure="respawn") as job, pytest.warns(RuntimeWarning, match="begins again on 3 ranks"):
+    with engine.launch(3, on_failure="respawn") as job, pytest.warns(RuntimeWarning, match="restarts on 3 ranks"):
         found = job.run(programs.fit_and_strike, tmp_path, rows)
 
     # Surviving local ranks may hold the current iteration in memory.
@@ -351,7 +351,7 @@ def test_a_result_that_cannot_travel_is_reported_with_its_rank(engine: EngineSta
 @pytest.mark.every_engine
 def test_too_few_slots_are_reported_soon_with_numbers(engine: EngineStanding):
     if engine.name == "local":
-        pytest.skip("this machine starts as many processes as are asked for")
+        pytest.skip("this machine starts as many processes as requested")
     needed, free = (2, 0) if engine.knows_others else (SLOTS + 1, SLOTS)
     # Spark's stage would wait for other stages to end.
     waiting = {"slots_timeout_s": 2.0} if engine.options["engine"] == "spark" else {}

@@ -17,7 +17,7 @@ from page_viewers import watching_page
 from varied import exhaustively
 from watching import open_descriptors
 
-# Engines need not find this file.
+# Workers of engines get this module by value, because they cannot import it.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 CHROMIUM = shutil.which("chromium")
@@ -42,8 +42,8 @@ def iterate(comm, count: int) -> None:
             comm.emit({"event": "iteration", "iteration": number + 1, "inertia": 1.0 / (number + 1)})
 
 
-def looked_at(link: str, scheme: str) -> subprocess.CompletedProcess[str]:
-    """Return a browser's rendering of the page on stdout, and its complaints on stderr."""
+def rendered(link: str, scheme: str) -> subprocess.CompletedProcess[str]:
+    """Return a browser's rendering of the page on stdout, and its warnings and errors on stderr."""
     with tempfile.TemporaryDirectory() as folder:
         # With #once the page polls only once, so that the browser terminates.
         of_page = [f"--user-data-dir={folder}", "--window-size=390,2000", "--virtual-time-budget=3000"]
@@ -57,11 +57,17 @@ def test_the_page_shows_the_job(scheme: str):
     with rp.launch(workers=3, dashboard=True) as job:
         job.announce("Demo", 30)
         job.run(iterate, 20)
-        done = looked_at(job.dashboard.link, scheme)
+        done = rendered(job.dashboard.link, scheme)
     # The page would stay open in engines that share this process.
     job.dashboard.close()
 
-    for text in ('<h1 id="title">Demo</h1>', "20 / 30", "allreduce", "Rank 1 made the others wait", "3 ranks have met"):
+    for text in (
+        '<h1 id="title">Demo</h1>',
+        "20 / 30",
+        "allreduce",
+        "Rank 1 made the others wait",
+        "3 ranks have joined",
+    ):
         assert text in done.stdout
     assert "CONSOLE" not in done.stderr
 
@@ -78,8 +84,8 @@ def test_fifty_viewers_see_the_job_during_a_flood_without_the_token(capsys):
                 job.run(iterate, 20)
                 descriptors.append(len(open_descriptors()))
             begin_s = time.perf_counter()
-            done = looked_at(link, "light")
-            looked_s = time.perf_counter() - begin_s
+            done = rendered(link, "light")
+            render_s = time.perf_counter() - begin_s
             with rp.launch(workers=2) as other:
                 assert other.run(lambda comm: comm.allreduce(1.0)) == [2.0, 2.0]
         updates, refused = zip(*viewers.counts(), strict=True)
@@ -88,10 +94,10 @@ def test_fifty_viewers_see_the_job_during_a_flood_without_the_token(capsys):
     with capsys.disabled():
         print(
             f"\n49 viewers and 4 floods: {min(updates)} .. {max(updates)} updates, {sum(refused)} refused connections, "
-            f"browser {looked_s:.1f} s, at most {max(descriptors)} descriptors"
+            f"browser {render_s:.1f} s, at most {max(descriptors)} descriptors"
         )
     assert min(updates) > 1
-    for text in ('<h1 id="title">Demo</h1>', "20 / 30", "allreduce", "3 ranks have met"):
+    for text in ('<h1 id="title">Demo</h1>', "20 / 30", "allreduce", "3 ranks have joined"):
         assert text in done.stdout
     assert "CONSOLE" not in done.stderr
 
@@ -102,9 +108,9 @@ def test_the_page_shows_a_job_in_an_engine(engine: str, request: pytest.FixtureR
     with rp.launch(workers=2, threads=1, dashboard=True, **options) as job:
         job.announce("Demo", 30)
         job.run(iterate, 20)
-        done = looked_at(job.dashboard.link, "light")
+        done = rendered(job.dashboard.link, "light")
     job.dashboard.close()
 
-    for text in ("20 / 30", "allreduce", "Rank 1 made the others wait", "2 ranks have met"):
+    for text in ("20 / 30", "allreduce", "Rank 1 made the others wait", "2 ranks have joined"):
         assert text in done.stdout
     assert "CONSOLE" not in done.stderr

@@ -113,7 +113,7 @@ def test_a_rank_takes_the_next_thread_that_is_free(dask_client, held):
     assert dask_client.gather(later) == list(range(100))
 
 
-def test_a_job_that_ends_leaves_the_next_one_on_its_workers_its_ears(dask_client):
+def test_the_end_of_a_job_keeps_the_event_subscriptions_of_the_next_one(dask_client):
     worker = workers(dask_client)[0]
     first, second = [], []
     ending = run.EventSubscription(dask_client, worker, first.append)

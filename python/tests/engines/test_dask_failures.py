@@ -105,7 +105,7 @@ def test_a_worker_that_is_retired_ends_the_job(sticking):
         places = job.run(place)
         with (
             job.report_to(lambda event: client.retire_workers([places[1]])),
-            pytest.raises(rp.RankFailed, match=r"has left the cluster \(closed or retired on purpose\)"),
+            pytest.raises(rp.RankFailed, match=r"has left the cluster \(closed or retired on request\)"),
         ):
             job.run(stays)
 
@@ -212,7 +212,7 @@ def test_a_scheduler_that_is_lost_ends_the_job(tmp_path):
                 client.wait_for_workers(1, timeout=RESTART_S)
                 with (
                     launch(client, 1, on_event=lambda event: scheduler.kill()) as job,
-                    pytest.raises(rp.RipienoError, match="the scheduler is gone"),
+                    pytest.raises(rp.RipienoError, match="the connection to the scheduler is lost"),
                 ):
                     job.run(program)
             assert gone_within(RESTART_S, [worker.pid])

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 BUILT = ROOT / "target" / "jvm"
 PROGRAMS = Path(__file__).parent / "jvm"
 #: Enough for a JVM to start and end on busy cores.
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 
 # Each test starts several JVMs in sequence, in parallel with another engine's tests.
 pytestmark = [
@@ -99,7 +99,7 @@ def ranks(java: str, classes: Path, tmp_path: Path) -> Iterator[Iterator[subproc
 
 def _output_lines(process: subprocess.Popen[str]) -> list[str]:
     """Return the output lines of a rank, which must succeed."""
-    out, _ = process.communicate(timeout=PATIENCE_S)
+    out, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, out
     assert "WARNING" not in out and "FATAL" not in out, out
     return out.splitlines()
@@ -126,7 +126,7 @@ def test_ranks_of_java_and_of_python_compute_together(ranks, tmp_path):
         env=os.environ | place,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
     assert python.returncode == 0, python.stderr
     bits = python.stdout.split()[0]

@@ -121,7 +121,7 @@ def gang_of(lab: Lab, manifest: str, uid: str = "uid-1"):
     return pods(resources, [lab.hosts[0], lab.hosts[1], lab.hosts[3], lab.hosts[4]], uid)
 
 
-def name_service(lab: Lab, gang, ready=lambda asked: True) -> NameService:
+def name_service(lab: Lab, gang, ready=lambda clients: True) -> NameService:
     return NameService(lab, lab.hosts[2], {pod.domain_name: pod.host.address for pod in gang}, ready)
 
 
@@ -131,12 +131,12 @@ def test_pods_find_each_other_once_rank_0_has_a_name(lab, tmp_path, words):
     manifest = written(tmp_path, SCRIPT, *words, "--racks", "topology.kubernetes.io/zone", "--", "$(RANK)", "a b")
     gang = gang_of(lab, manifest)
 
-    # No pod, including rank 0, can resolve rank 0 until all have asked.
-    names = name_service(lab, gang, lambda asked: len(asked) == WORKERS)
+    # No pod, including rank 0, can resolve rank 0 until all have queried it.
+    names = name_service(lab, gang, lambda clients: len(clients) == WORKERS)
     with names, running(lab, gang, lab.hosts[2].address, tmp_path) as children:
         said = [child.communicate(timeout=60) for child in children]
 
-    assert names.denied >= WORKERS and list(names.asked) == [gang[0].domain_name]
+    assert names.denied >= WORKERS and list(names.clients) == [gang[0].domain_name]
     assert [child.returncode for child in children] == [0] * WORKERS, said
     for rank, (out, err) in enumerate(said):
         racks = ["zone-0", "zone-0", "zone-1", "zone-1"]

@@ -1,4 +1,4 @@
-"""LightGBM on ranks: the models of its own sockets, errors that name the culprit, estimators in engines."""
+"""LightGBM on ranks: the same models as over its own sockets, errors that name the culprit, estimators in engines."""
 
 from __future__ import annotations
 

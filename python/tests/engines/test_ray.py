@@ -215,7 +215,7 @@ def test_more_ranks_than_nodes_are_not_spread_strictly(ray_nodes):
         (
             {"runtime_env": {"working_dir": "/"}},
             InputError,
-            "Ray does not take that: .*only supported at the job level",
+            "Ray rejects this: .*only supported at the job level",
         ),
     ],
 )

@@ -79,7 +79,9 @@ def test_objects_for_which_no_cpu_is_left_are_refused(ray_nodes):
 
     with launch(4) as job:
         ref = make.remote()
-        with pytest.raises(EngineError, match="1 of 1 objects of Ray are not there yet, and all CPUs belong to gangs"):
+        with pytest.raises(
+            EngineError, match="1 of 1 objects of Ray do not exist yet, and the ranks of jobs occupy all CPUs"
+        ):
             job.run(described, ref)
         with pytest.raises(EngineError, match=r"before launching, call its materialize\(\)"):
             job.run(described, ray.data.range(8, override_num_blocks=4))

@@ -212,11 +212,11 @@ def test_room_is_counted_in_the_partition_that_srun_takes(slurm, monkeypatch):
 
 
 def test_messages_of_srun_itself_are_no_failure_of_a_rank(slurm):
-    tells = started.failure_parser(engine._FAILURE)
+    parsed = started.failure_parser(engine._FAILURE)
 
-    assert tells("srun: error: n2: task 3: Killed\n") == (3, "Killed")
-    assert tells("srun: error: n2: tasks 1,3: Exited with exit code 1\n") == (None, "Exited with exit code 1")
-    assert tells("srun: error: Unable to confirm allocation for job 7: Resource temporarily unavailable\n") is None
+    assert parsed("srun: error: n2: task 3: Killed\n") == (3, "Killed")
+    assert parsed("srun: error: n2: tasks 1,3: Exited with exit code 1\n") == (None, "Exited with exit code 1")
+    assert parsed("srun: error: Unable to confirm allocation for job 7: Resource temporarily unavailable\n") is None
 
 
 def test_a_refusal_of_srun_is_reported(slurm):

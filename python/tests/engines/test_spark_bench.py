@@ -1,4 +1,4 @@
-"""The Spark benchmark in its quick form; its times mean nothing."""
+"""The Spark benchmark in its quick form; its times are not meaningful."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rp.spark.KMeans` on real Spark: the centers of `rp.KMeans`, by an estimator as Spark ML's own are."""
+"""`rp.spark.KMeans` on real Spark: its centers equal those of `rp.KMeans`, and its interface is Spark ML's."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def costs(comm: rp.Communicator) -> float:
     assert_type(comm.try_algorithms(budget_s=5.0).rows("allreduce"), list[tuple[int, str]])
     assert_type(comm.sparse([1], [1], degrees="tried").degrees, str)
     assert_type(comm.explain("allreduce", nbytes=1 << 20).costs, str)
-    return measured.add_s_per_byte if measured.cable is None else measured.cable.latency_s
+    return measured.add_s_per_byte if measured.network_link is None else measured.network_link.latency_s
 
 
 def keyed(comm: rp.Communicator) -> rp.KeyValues:
@@ -346,7 +346,7 @@ def verbs(comm: rp.Communicator, job: rp.Job, x: Floats) -> None:
     values, places = comm.argmin(x, index=np.arange(len(x)))
     print(values, places, comm.argmax_async(1.5).wait())
     comm.send({"any": "object"}, 1, tag=3)
-    received: rp.Message[Any] = comm.recv(tag=rp.ANY_TAG, timeout_s=1.0, envelope=True)
+    received: rp.ReceivedMessage[Any] = comm.recv(tag=rp.ANY_TAG, timeout_s=1.0, envelope=True)
     print(received.value, received.source, received.tag, comm.recv(), comm.sendrecv(x, 1, 0, tag=2))
     assert_type(comm.group([0, 1]), rp.Communicator)
     assert_type(rp.wait_any([comm.barrier_async(), comm.allreduce_async(x)]), int)

@@ -1,4 +1,4 @@
-"""A table in a shared window, an operation of the program, places of maxima, and parts of different lengths."""
+"""A table in a shared window, an operation of the program, locations of maxima, and parts of different lengths."""
 
 import numpy as np
 from mpi4py import MPI

@@ -157,7 +157,7 @@ impl<C: Centroid> NearGroups<C> {
     }
 }
 
-/// Start with the previous centroids and their present distances, or without centroids.
+/// Start with the previous centroids and their current distances, or without centroids.
 fn begin<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
@@ -176,7 +176,7 @@ fn begin<P: Point>(
     }
 }
 
-/// The distances of some rows to their present centroids.
+/// The distances of some rows to their current centroids.
 struct LabelDistances<'a, P: Point> {
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,

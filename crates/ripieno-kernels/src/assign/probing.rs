@@ -107,7 +107,7 @@ pub struct PreviousCentroids<'a> {
 }
 
 /// Assign rows to centroids of available groups that they probe, and to their previous centroid if it is available. A
-/// row changes if the new centroid is nearer than its present one, or equally near with a lower number.
+/// row changes if the new centroid is nearer than its current one, or equally near with a lower number.
 ///
 /// Start with infinity in every distance.
 ///

@@ -67,7 +67,7 @@ impl fmt::Display for Reason {
             Reason::ThirdField => "a third field: pass weighted=True if it is a weight, else weighted=False",
             Reason::NotAnId => "expected a vertex id, a whole number",
             Reason::NegativeId => "a negative vertex id: ids are whole numbers from 0",
-            Reason::IdTooLarge => "a vertex id above 4611686018427387903, the largest there is",
+            Reason::IdTooLarge => "a vertex id above 4611686018427387903, the largest supported one",
             Reason::NotAWeight => "expected a finite number as weight",
         })
     }

@@ -81,7 +81,7 @@ impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
         unsafe { self.slot.task.put(Some(task)) };
         self.call(count - 1);
         work(0);
-        self.slot.done.wait(task.count, spin_policy).expect("every helper comes to the end");
+        self.slot.done.wait(task.count, spin_policy).expect("every helper reaches the final barrier");
     }
 
     /// Open the gates of the first helpers.

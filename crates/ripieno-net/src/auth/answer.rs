@@ -36,7 +36,7 @@ pub(crate) struct PendingConnection {
 /// first.
 ///
 /// The choice is the oldest connection of the source with the most connections, so a flood from one source displaces
-/// only its own connections. Connections without a tag go before connections that have sent one.
+/// only its own connections. Connections without a tag are closed before connections that have sent one.
 pub(crate) fn connection_to_evict<'a>(
     mut pending_connections: impl Iterator<Item = &'a PendingConnection> + Clone,
 ) -> Option<usize> {

@@ -13,7 +13,7 @@ use crate::peer_address::PeerAddress;
 use crate::shortage::{no_thread, shortage};
 use crate::stream::Stream;
 use ripieno_run::membership::MembershipTiming;
-use ripieno_run::{Channel, LinkError, LinkId};
+use ripieno_run::{LinkError, LinkId, LinkPurpose};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -62,7 +62,7 @@ impl Opener {
     /// Connect to the rank with this address.
     pub fn connect(&self, id: LinkId, address: PeerAddress) {
         let purpose =
-            if id.channel == Channel::Collectives { ConnectionPurpose::Data } else { ConnectionPurpose::Messages };
+            if id.channel == LinkPurpose::Collectives { ConnectionPurpose::Data } else { ConnectionPurpose::Messages };
         self.open_on_thread(id, move |opener| opener.connected(&address, purpose));
     }
 
@@ -173,9 +173,9 @@ impl Endpoint {
     /// Return whether this rank is the one that connects.
     pub(super) fn connects(&self, id: LinkId) -> bool {
         match id.channel {
-            Channel::Collectives => self.config.rank < id.peer,
-            Channel::Outbox => true,
-            Channel::Inbox => false,
+            LinkPurpose::Collectives => self.config.rank < id.peer,
+            LinkPurpose::Outbox => true,
+            LinkPurpose::Inbox => false,
         }
     }
 

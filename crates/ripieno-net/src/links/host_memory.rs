@@ -1,7 +1,7 @@
 //! Shared memory for a value: one process of a host creates and fills it, and other processes map it read-only.
 //!
 //! The memory is a sealed memfd. It has no name and lives until the last process releases it, even if processes crash.
-//! It can also be a file, which may be larger than the machine's memory. A file with a name is not shared.
+//! It can also be a file, which may be larger than the machine's memory. Only unnamed files are shared.
 
 use super::memory::{Mapping, sealed_len, sealed_memfd};
 use super::value_memory::CountedMemory;
@@ -164,7 +164,7 @@ fn open_peer_file(location: MemoryLocation, length_bytes: usize) -> io::Result<O
     // In another PID namespace the number may belong to another process.
     let status = rustix::fs::fstat(&fd)?;
     if status.st_ino != location.inode {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the process with this number has other memory there"));
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the descriptor of this process refers to other memory"));
     }
     let available_bytes = match sealed_len(fd.as_fd()) {
         // Files on disk have no seals; only the creator of an unnamed file can change its length.

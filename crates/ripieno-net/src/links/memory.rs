@@ -81,7 +81,7 @@ impl Mapping {
         };
     }
 
-    /// Map the first bytes of `fd` read-only at the same addresses. They must equal the present bytes, so concurrent
+    /// Map the first bytes of `fd` read-only at the same addresses. They must equal the mapped bytes, so concurrent
     /// readers see no change.
     pub fn replace(&self, fd: impl AsFd) -> io::Result<()> {
         // SAFETY: The range is ours since `reserve`, and holds the same bytes before and after. The kernel replaces it

@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn every_width_copies_the_same() {
         #[repr(align(64))]
-        struct Lines([u8; 256]);
+        struct AlignedBytes([u8; 256]);
         let from: Vec<u8> = (0..257).map(|at| at as u8).collect();
         let mut widths: Vec<unsafe fn(*const u8, *mut u8, usize)> = vec![x86::copy_by_128];
         if std::is_x86_feature_detected!("avx") {
@@ -149,7 +149,7 @@ mod tests {
             widths.push(x86::copy_by_512);
         }
         for copy_by in widths {
-            let mut to = Lines([0; 256]);
+            let mut to = AlignedBytes([0; 256]);
             // SAFETY: Both ranges lie within the arrays, the target is aligned, and the instructions exist.
             unsafe {
                 copy_by(from.as_ptr().add(1), to.0.as_mut_ptr(), 256);

@@ -15,7 +15,7 @@ use crate::acceptor::Acceptor;
 use crate::auth::JobNonce;
 use crate::config::Credentials;
 use crate::connector::Connector;
-use crate::liveness_probes::Probes;
+use crate::liveness_probes::LivenessProbes;
 use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
 use ripieno_run::membership::agreement::{self, Agreement};
@@ -100,7 +100,7 @@ pub(crate) struct Monitor {
     epoll: OwnedFd,
     connections: BTreeMap<usize, ControlConnection>,
     survivors: SurvivorConnections,
-    probes: Probes,
+    probes: LivenessProbes,
     events: VecDeque<MembershipEvent>,
     /// Time at which the monitor ends even with work left; set once this rank has left.
     end: Option<Instant>,
@@ -119,7 +119,7 @@ impl Monitor {
             epoll,
             connections: BTreeMap::new(),
             survivors: SurvivorConnections::default(),
-            probes: Probes::default(),
+            probes: LivenessProbes::default(),
             events: VecDeque::new(),
             end: None,
             finished: false,

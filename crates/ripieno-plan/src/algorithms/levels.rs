@@ -7,7 +7,7 @@
 use crate::catalogue::Algorithm;
 use crate::choice::{choose, choose_for_scattered};
 use crate::plan::Plan;
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::{Cost, Group, Span, Theory};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -70,19 +70,19 @@ impl Levels<'_> {
 
     /// Plan this rank's part in `request` among `ranks`, which include this rank. The request refers to ranks by their
     /// position in `ranks`, and its chunks are consecutive.
-    pub(crate) fn plan(&self, ranks: &[usize], request: &Request) -> Plan {
+    pub(crate) fn plan(&self, ranks: &[usize], request: &PlanRequest) -> Plan {
         self.plan_with(ranks, request, choose)
     }
 
     /// Plan this rank's part in `request` among `ranks`. The chunks of the request may be at any positions.
-    pub(crate) fn plan_scattered(&self, ranks: &[usize], request: &Request) -> Plan {
+    pub(crate) fn plan_scattered(&self, ranks: &[usize], request: &PlanRequest) -> Plan {
         self.plan_with(ranks, request, if is_consecutive(request) { choose } else { choose_for_scattered })
     }
 
     fn plan_with(
         &self,
         ranks: &[usize],
-        request: &Request,
+        request: &PlanRequest,
         choose: fn(crate::Collective, &Group, usize) -> &'static Algorithm,
     ) -> Plan {
         let Some(position) = ranks.iter().position(|&rank| rank == self.group.rank()) else {
@@ -119,8 +119,8 @@ impl Levels<'_> {
 }
 
 /// Whether the chunks of `request` are contiguous.
-fn is_consecutive(request: &Request) -> bool {
-    let (Request::Allgather { chunks } | Request::ReduceScatter { chunks, .. }) = request else { return true };
+fn is_consecutive(request: &PlanRequest) -> bool {
+    let (PlanRequest::Allgather { chunks } | PlanRequest::ReduceScatter { chunks, .. }) = request else { return true };
     let follows = |pair: &[Span]| pair[0].buffer == pair[1].buffer && pair[0].end_bytes() == pair[1].start_bytes;
     chunks.windows(2).all(follows)
 }

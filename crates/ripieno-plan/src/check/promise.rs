@@ -5,7 +5,7 @@
 
 use crate::group::Group;
 use crate::plan::Op;
-use crate::request::{PeerSpan, Request};
+use crate::request::{PeerSpan, PlanRequest};
 use crate::span::{Buffer, Span};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -72,45 +72,45 @@ impl Promise {
 }
 
 /// Return the promises of a collective to all ranks, given their requests.
-pub fn promises(requests: &[Request]) -> Vec<Promise> {
+pub fn promises(requests: &[PlanRequest]) -> Vec<Promise> {
     (0..requests.len()).map(|rank| promise(rank, requests)).collect()
 }
 
-fn promise(rank: usize, requests: &[Request]) -> Promise {
+fn promise(rank: usize, requests: &[PlanRequest]) -> Promise {
     let p = requests.len();
     let all = |part: &dyn Fn(usize) -> Promise| (0..p).map(part).fold(Promise::nothing(), Promise::and);
     match requests[rank] {
-        Request::Broadcast { root, vector } => Promise::copy(vector, root, vector),
-        Request::Reduce { root, vector, op } if rank == root => Promise::combination(vector, p, op),
-        Request::Reduce { .. } => Promise::nothing(),
-        Request::Allreduce { vector, op } => Promise::combination(vector, p, op),
-        Request::Allgather { chunks } => all(&|from| Promise::copy(chunks[from], from, chunks[from])),
-        Request::ReduceScatter { chunks, op } => Promise::combination(chunks[rank], p, op),
-        Request::Gather { root, chunks } if rank == root => {
+        PlanRequest::Broadcast { root, vector } => Promise::copy(vector, root, vector),
+        PlanRequest::Reduce { root, vector, op } if rank == root => Promise::combination(vector, p, op),
+        PlanRequest::Reduce { .. } => Promise::nothing(),
+        PlanRequest::Allreduce { vector, op } => Promise::combination(vector, p, op),
+        PlanRequest::Allgather { chunks } => all(&|from| Promise::copy(chunks[from], from, chunks[from])),
+        PlanRequest::ReduceScatter { chunks, op } => Promise::combination(chunks[rank], p, op),
+        PlanRequest::Gather { root, chunks } if rank == root => {
             all(&|from| Promise::copy(chunks[from], from, chunks[from]))
         }
-        Request::Gather { .. } => Promise::nothing(),
-        Request::Scatter { root, chunks } => Promise::copy(chunks[rank], root, chunks[rank]),
-        Request::Alltoall { in_chunks, .. } => all(&|from| match requests[from] {
-            Request::Alltoall { out_chunks, .. } => Promise::copy(in_chunks[from], from, out_chunks[rank]),
+        PlanRequest::Gather { .. } => Promise::nothing(),
+        PlanRequest::Scatter { root, chunks } => Promise::copy(chunks[rank], root, chunks[rank]),
+        PlanRequest::Alltoall { in_chunks, .. } => all(&|from| match requests[from] {
+            PlanRequest::Alltoall { out_chunks, .. } => Promise::copy(in_chunks[from], from, out_chunks[rank]),
             _ => panic!("all ranks request the same collective"),
         }),
-        Request::Barrier { token } => Promise::combination(token, p, Op::Or),
-        Request::PointToPoint { from, to, vector } if rank == to => Promise::copy(vector, from, vector),
-        Request::PointToPoint { .. } => Promise::nothing(),
-        Request::Scan { vector, op } => Promise::combination(vector, rank + 1, op),
+        PlanRequest::Barrier { token } => Promise::combination(token, p, Op::Or),
+        PlanRequest::PointToPoint { from, to, vector } if rank == to => Promise::copy(vector, from, vector),
+        PlanRequest::PointToPoint { .. } => Promise::nothing(),
+        PlanRequest::Scan { vector, op } => Promise::combination(vector, rank + 1, op),
         // Rank 0 has no predecessor: its vector remains unchanged.
-        Request::Exscan { vector, op } => Promise::combination(vector, rank.max(1), op),
-        Request::Rotate { distance, into, .. } => {
+        PlanRequest::Exscan { vector, op } => Promise::combination(vector, rank.max(1), op),
+        PlanRequest::Rotate { distance, into, .. } => {
             let from = Group::new(rank, p).before(distance);
             match requests[from] {
-                Request::Rotate { out, .. } => Promise::copy(into, from, out),
+                PlanRequest::Rotate { out, .. } => Promise::copy(into, from, out),
                 _ => panic!("all ranks request the same collective"),
             }
         }
-        Request::NeighbourExchange { into, .. } => {
+        PlanRequest::NeighbourExchange { into, .. } => {
             let received = into.iter().map(|&(from, span)| match requests[from] {
-                Request::NeighbourExchange { out, .. } => Promise::copy(span, from, peer_span(out, rank)),
+                PlanRequest::NeighbourExchange { out, .. } => Promise::copy(span, from, peer_span(out, rank)),
                 _ => panic!("all ranks request the same collective"),
             });
             received.fold(Promise::nothing(), Promise::and)

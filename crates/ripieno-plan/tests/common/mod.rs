@@ -6,7 +6,7 @@ pub mod interpreter;
 pub mod sparse;
 pub mod topologies;
 
-use ripieno_plan::{Algorithm, Buffer, Collective, Group, Needs, Op, PeerSpan, Plan, Request, Span};
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Needs, Op, PeerSpan, Plan, PlanRequest, Span};
 use std::collections::BTreeSet;
 
 /// Size of an element in bytes.
@@ -84,30 +84,30 @@ impl DataLayout {
 
     /// Return the requests of all ranks. `root` is also the distance of a rotation, `peer` the receiver of a
     /// point-to-point transfer, and `op` the operation of collectives that combine.
-    pub fn requests(&self, collective: Collective, root: usize, peer: usize, op: Op) -> Vec<Request<'_>> {
+    pub fn requests(&self, collective: Collective, root: usize, peer: usize, op: Op) -> Vec<PlanRequest<'_>> {
         let (vector, chunks) = (self.vector, &self.chunks[..]);
         let request = |rank: usize| match collective {
-            Collective::Broadcast => Request::Broadcast { root, vector },
-            Collective::Reduce => Request::Reduce { root, vector, op },
-            Collective::Allreduce => Request::Allreduce { vector, op },
-            Collective::Allgather => Request::Allgather { chunks },
-            Collective::ReduceScatter => Request::ReduceScatter { chunks, op },
-            Collective::Gather => Request::Gather { root, chunks },
-            Collective::Scatter => Request::Scatter { root, chunks },
+            Collective::Broadcast => PlanRequest::Broadcast { root, vector },
+            Collective::Reduce => PlanRequest::Reduce { root, vector, op },
+            Collective::Allreduce => PlanRequest::Allreduce { vector, op },
+            Collective::Allgather => PlanRequest::Allgather { chunks },
+            Collective::ReduceScatter => PlanRequest::ReduceScatter { chunks, op },
+            Collective::Gather => PlanRequest::Gather { root, chunks },
+            Collective::Scatter => PlanRequest::Scatter { root, chunks },
             Collective::Alltoall => {
-                Request::Alltoall { out_chunks: &self.out_chunks[rank], in_chunks: &self.in_chunks[rank] }
+                PlanRequest::Alltoall { out_chunks: &self.out_chunks[rank], in_chunks: &self.in_chunks[rank] }
             }
-            Collective::Barrier => Request::Barrier { token: Span::whole(Buffer::MAIN, 1, 1) },
-            Collective::PointToPoint => Request::PointToPoint { from: root, to: peer, vector },
-            Collective::Scan => Request::Scan { vector, op },
-            Collective::Exscan => Request::Exscan { vector, op },
+            Collective::Barrier => PlanRequest::Barrier { token: Span::whole(Buffer::MAIN, 1, 1) },
+            Collective::PointToPoint => PlanRequest::PointToPoint { from: root, to: peer, vector },
+            Collective::Scan => PlanRequest::Scan { vector, op },
+            Collective::Exscan => PlanRequest::Exscan { vector, op },
             Collective::Rotate => {
                 let group = Group::new(rank, self.world_size());
                 let (to, from) = (group.after(root), group.before(root));
-                Request::Rotate { distance: root, out: self.out_chunks[rank][to], into: self.in_chunks[rank][from] }
+                PlanRequest::Rotate { distance: root, out: self.out_chunks[rank][to], into: self.in_chunks[rank][from] }
             }
             Collective::NeighbourExchange => {
-                Request::NeighbourExchange { out: &self.out_neighbors[rank], into: &self.in_neighbors[rank] }
+                PlanRequest::NeighbourExchange { out: &self.out_neighbors[rank], into: &self.in_neighbors[rank] }
             }
             Collective::SparseReduce | Collective::Regroup | Collective::Plan => {
                 panic!("no algorithm of the catalogue performs it")

@@ -1,6 +1,6 @@
 //! Topologies for tests, and the traffic between their nodes and racks.
 
-use ripieno_plan::{Algorithm, Group, Operation, Order, Plan, Request, Topology};
+use ripieno_plan::{Algorithm, Group, Operation, Order, Plan, PlanRequest, Topology};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub fn grid(node_count: usize, ranks_per_node: usize) -> Arc<Topology> {
 }
 
 /// Return all ranks' plans for `requests`.
-pub fn plans(algorithm: &Algorithm, topology: &Arc<Topology>, order: Order, requests: &[Request]) -> Vec<Plan> {
+pub fn plans(algorithm: &Algorithm, topology: &Arc<Topology>, order: Order, requests: &[PlanRequest]) -> Vec<Plan> {
     let group = |rank| Group::with_topology(rank, topology.clone()).in_order(order);
     requests.iter().enumerate().map(|(rank, request)| algorithm.plan(&group(rank), request).unwrap()).collect()
 }

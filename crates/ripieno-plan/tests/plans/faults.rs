@@ -4,7 +4,7 @@ use crate::common::DataLayout;
 use ripieno_plan::check::{check, check_common_elements, check_rendezvous_unless, check_unless};
 use ripieno_plan::simulate::{Model, cost_s};
 use ripieno_plan::{
-    Algorithm, Buffer, Collective, FaultKind, Needs, Op, Plan, PlanFault, Promise, PromisedSpan, Request, Span,
+    Algorithm, Buffer, Collective, FaultKind, Needs, Op, Plan, PlanFault, PlanRequest, Promise, PromisedSpan, Span,
     promises,
 };
 use std::cell::Cell;
@@ -279,7 +279,7 @@ fn plans_share_one_operation_and_one_element_size() {
 
 #[test]
 fn every_phase_of_a_check_can_be_interrupted() {
-    let requests = vec![Request::Allreduce { vector: vector(), op: Op::Sum }; 24];
+    let requests = vec![PlanRequest::Allreduce { vector: vector(), op: Op::Sum }; 24];
     let plans = Algorithm::by_name(Collective::Allreduce, "ring").unwrap().plans(&requests).unwrap();
     let promises = promises(&requests);
     // Return whether both checks end when `is_interrupted` holds from call `first` on, and the numbers of its calls.

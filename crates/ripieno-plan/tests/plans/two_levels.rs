@@ -4,7 +4,7 @@
 use crate::common::{DataLayout, ELEMENT_BYTES, roots, topologies};
 use ripieno_plan::check::check;
 use ripieno_plan::{
-    Algorithm, Buffer, Collective, Group, Op, Order, PlacementUse, Plan, Request, Span, Topology, choose, promises,
+    Algorithm, Buffer, Collective, Group, Op, Order, PlacementUse, Plan, PlanRequest, Span, Topology, choose, promises,
 };
 use std::sync::Arc;
 
@@ -185,7 +185,7 @@ fn a_chunk_enters_a_node_once() {
 fn every_leader_sends_an_equal_part_of_a_long_allreduce() {
     let topology = topologies::grid(4, 3);
     let vector = Span::whole(Buffer::MAIN, 72_000 * 12, ELEMENT_BYTES);
-    let requests = [Request::Allreduce { vector, op: Op::Sum }; 12];
+    let requests = [PlanRequest::Allreduce { vector, op: Op::Sum }; 12];
     let plans = topologies::plans(two_level(Collective::Allreduce), &topology, Order::Racks, &requests);
     // The identity counts the bytes between any two ranks. Only bytes between different nodes are summed below.
     let between = topologies::crossings(&plans, |rank| rank);

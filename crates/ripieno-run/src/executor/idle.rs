@@ -32,7 +32,7 @@ pub(super) trait Work {
     fn waits_on_memory(&mut self) -> Result<bool, RunError>;
     /// Record that the rank waits, at the latest since `now`.
     fn waits_since(&mut self, now: Duration);
-    /// Change the minimum number of bytes that a relay forwards, given the present value.
+    /// Change the minimum number of bytes that a relay forwards, given the current value.
     fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize);
     /// Query the awaited peers.
     fn query_peers(&mut self);

@@ -68,6 +68,6 @@ pub trait Store: DerefMut<Target = [u8]> + Sized {
     /// Map `length_bytes` at the location of another process, read-only.
     fn at(location: MemoryLocation, length_bytes: usize) -> io::Result<Self>;
 
-    /// Remap to the present location of these bytes in the other process. The local addresses stay the same.
+    /// Remap to the current location of these bytes in the other process. The local addresses stay the same.
     fn remap(&self, location: MemoryLocation, length_bytes: usize) -> io::Result<()>;
 }

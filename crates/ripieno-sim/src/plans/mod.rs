@@ -24,7 +24,7 @@ use ripieno_plan::simulate::SimulatedTransfer;
 use std::fmt;
 pub(crate) use symmetry::Representative;
 
-/// Maximum number of operations of all ranks together. More do not fit the memory of a usual machine.
+/// Maximum number of operations of all ranks together. More do not fit the memory of a typical machine.
 pub const OPERATIONS_MAX: usize = 10_000_000;
 
 /// Maximum number of steps of a simulation: starts, events and rates of flows.

@@ -16,7 +16,7 @@ use ripieno_plan::swarm::{BlockManifest, CorruptBlock, Discipline, MemberFailure
 pub use search::search_block_bytes;
 use std::fmt;
 
-/// Maximum number of blocks of all ranks together. More do not fit the memory of a usual machine.
+/// Maximum number of blocks of all ranks together. More do not fit the memory of a typical machine.
 pub const COPIES_MAX: usize = 100_000_000;
 
 /// One broadcast value.

@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// State that only one thread at a time may use.
-pub(crate) struct Core {
+pub(crate) struct RankCore {
     pub fabric: Box<dyn Fabric>,
     pub executor: Executor,
     /// Memory for plans that need scratch space in addition to the caller's buffers.
@@ -82,14 +82,14 @@ pub(crate) struct CoreShared {
 /// Guard of the held core.
 pub(crate) struct CoreGuard<'a> {
     /// `None` once the world is closed.
-    core: Option<Box<Core>>,
+    core: Option<Box<RankCore>>,
     shared: &'a Arc<CoreShared>,
     /// The number of this thread if it holds the core by bias.
     by_bias: Option<u64>,
 }
 
 impl CoreShared {
-    pub fn new(core: Core) -> Arc<CoreShared> {
+    pub fn new(core: RankCore) -> Arc<CoreShared> {
         let (rank, remote, gauge) = (core.fabric.rank(), core.fabric.remote(), core.executor.recorder.gauge.clone());
         Arc::new_cyclic(|own: &Weak<CoreShared>| CoreShared {
             bias: BiasedLock::default(),
@@ -312,7 +312,7 @@ impl CoreShared {
             match has_work.then(|| self.take(&mut slot)) {
                 Some(Some(Ok(mut held))) => {
                     drop(slot);
-                    let Core { fabric, executor, .. } = held.core();
+                    let RankCore { fabric, executor, .. } = held.core();
                     // A failed run reports its error through its handle.
                     let _ = executor.drive(&mut **fabric, false, &|| self.has_waiters());
                     drop(held);
@@ -334,7 +334,7 @@ impl CoreShared {
         };
         let core = held.and_then(|mut held| {
             if !std::thread::panicking() {
-                let Core { fabric, executor, .. } = held.core();
+                let RankCore { fabric, executor, .. } = held.core();
                 // A failed run reports its error through its handle.
                 let _ = executor.drive(&mut **fabric, true, &|| false);
             }
@@ -359,14 +359,14 @@ impl Waiters for CoreShared {
 }
 
 impl CoreGuard<'_> {
-    pub fn core(&mut self) -> &mut Core {
+    pub fn core(&mut self) -> &mut RankCore {
         self.core.as_mut().expect("the thread that takes the core releases this guard")
     }
 
     /// Return a communicator and the runtime for its runs; an error if it is closed.
     pub fn communicator(&mut self, number: usize) -> Result<(Runtime<'_>, &mut CommunicatorState), Error> {
         let waiters = &self.shared.waiters;
-        let Core { fabric, executor, scratch, overrides, communicators, .. } = self.core();
+        let RankCore { fabric, executor, scratch, overrides, communicators, .. } = self.core();
         let Some(state) = communicators[number].as_mut() else { return Err(Error::Closed) };
         Ok((Runtime { fabric: &mut **fabric, executor, scratch, overrides, waiters }, state))
     }

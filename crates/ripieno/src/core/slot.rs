@@ -1,6 +1,6 @@
 //! Slot that holds a rank's core, and the policy that biases the core to a thread.
 
-use super::Core;
+use super::RankCore;
 use ripieno_net::can_fence_threads;
 use std::cell::UnsafeCell;
 
@@ -28,7 +28,7 @@ pub(crate) struct HoldHistory {
 
 /// State of the core.
 pub(crate) enum CoreState {
-    Free(Box<Core>),
+    Free(Box<RankCore>),
     Held,
     /// Biased to one thread, which enters and leaves without this lock.
     Biased,
@@ -38,7 +38,7 @@ pub(crate) enum CoreState {
 
 /// Storage of a biased core while its thread is not inside.
 #[derive(Default)]
-pub(crate) struct BiasedCore(UnsafeCell<Option<Box<Core>>>);
+pub(crate) struct BiasedCore(UnsafeCell<Option<Box<RankCore>>>);
 
 // SAFETY: any thread may use a core, and the caller of `take` or `put` has exclusive access.
 unsafe impl Sync for BiasedCore {}
@@ -47,7 +47,7 @@ impl BiasedCore {
     /// # Safety
     /// The caller is inside, or has locked the slot after the bias was revoked and no thread is inside.
     #[inline]
-    pub unsafe fn take(&self) -> Option<Box<Core>> {
+    pub unsafe fn take(&self) -> Option<Box<RankCore>> {
         // SAFETY: the caller has exclusive access.
         unsafe { (*self.0.get()).take() }
     }
@@ -55,7 +55,7 @@ impl BiasedCore {
     /// # Safety
     /// See [`BiasedCore::take`].
     #[inline]
-    pub unsafe fn put(&self, core: Option<Box<Core>>) {
+    pub unsafe fn put(&self, core: Option<Box<RankCore>>) {
         // SAFETY: the caller has exclusive access.
         unsafe { *self.0.get() = core };
     }
@@ -63,7 +63,7 @@ impl BiasedCore {
 
 impl CoreSlot {
     /// Put the core back, without the communicators that were retired meanwhile.
-    pub fn put(&mut self, mut core: Box<Core>) {
+    pub fn put(&mut self, mut core: Box<RankCore>) {
         self.retired.drain(..).for_each(|number| core.communicators[number] = None);
         self.core = CoreState::Free(core);
     }

@@ -208,11 +208,11 @@ impl BlockView<'_> {
             return Err(argument("counts", counts.len(), &format!("one for each of {} keys", self.keys.len())));
         }
         if let Some(at) = self.counts.and_then(|counts| counts.iter().position(|&count| count == 0)) {
-            return Err(argument("counts", format!("0 for key {at}"), "a row for each key, or more"));
+            return Err(argument("counts", format!("0 for key {at}"), "at least one row for each key"));
         }
         let row_count = self.row_count();
         if row_count > isize::MAX as u64 {
-            return Err(argument("counts", format!("{row_count} rows or more"), "no more than memory has bytes"));
+            return Err(argument("counts", format!("{row_count} rows or more"), "at most as many as memory has bytes"));
         }
         schema.check(self.keys.kind(), row_count, self.values)
     }

@@ -9,7 +9,7 @@ use ripieno_kernels::Threads;
 use std::collections::BTreeMap;
 
 /// The keys of a rank and their rows of small values.
-pub struct RankRows {
+pub struct KeysWithRows {
     pub keys: Vec<i64>,
     pub values: Vec<i64>,
 }
@@ -17,11 +17,11 @@ pub struct RankRows {
 /// The rows of each key, concatenated.
 pub type RegroupedRows = BTreeMap<Vec<u8>, Vec<i64>>;
 
-pub fn rows(rank: usize, count: usize, key_count: u64, width: usize) -> RankRows {
+pub fn rows(rank: usize, count: usize, key_count: u64, width: usize) -> KeysWithRows {
     let mut random = SetRandom(rank as u64 * 77 + key_count);
     let keys = (0..count).map(|_| random.below(key_count) as i64 - 3).collect();
     let values = (0..count * width).map(|_| random.below(9) as i64 - 4).collect();
-    RankRows { keys, values }
+    KeysWithRows { keys, values }
 }
 
 /// Return a string key of variable length for a number.
@@ -29,7 +29,7 @@ pub fn text(key: i64) -> Vec<u8> {
     format!("{key}").repeat((key.unsigned_abs() % 5) as usize).into_bytes()
 }
 
-pub fn add(aggregation: &mut Aggregation, rows: &RankRows, ranks: Option<&[u32]>) {
+pub fn add(aggregation: &mut Aggregation, rows: &KeysWithRows, ranks: Option<&[u32]>) {
     let threads = Threads::new(1);
     let bytes = super::bytes(&rows.values);
     match aggregation.schema().keys {
@@ -67,7 +67,7 @@ fn apply(op: Op, a: i64, b: i64) -> i64 {
 }
 
 /// Return the rows of all ranks after a regroup.
-pub fn expected(all: &[RankRows], keys: KeyKind, merge: KeyedCombine, width: usize) -> RegroupedRows {
+pub fn expected(all: &[KeysWithRows], keys: KeyKind, merge: KeyedCombine, width: usize) -> RegroupedRows {
     let mut found = RegroupedRows::new();
     for rows in all {
         for (at, &key) in rows.keys.iter().enumerate() {
@@ -119,7 +119,7 @@ pub fn schema(keys: KeyKind, width: usize, combine: KeyedCombine) -> KeyedSchema
 pub fn try_run(
     comm: &Communicator,
     schema: KeyedSchema,
-    rows: &RankRows,
+    rows: &KeysWithRows,
     ranks: Option<&[u32]>,
     options: &Regroup,
 ) -> Result<(Vec<KeyedBlock>, Regrouped), Error> {
@@ -136,7 +136,7 @@ pub fn try_run(
 pub fn run(
     comm: &Communicator,
     schema: KeyedSchema,
-    rows: &RankRows,
+    rows: &KeysWithRows,
     options: &Regroup,
 ) -> (Vec<KeyedBlock>, Regrouped) {
     try_run(comm, schema, rows, None, options).unwrap()

@@ -6,8 +6,8 @@ use crate::link::{SimulatedLink, closed};
 use crate::scheduler::WorldScheduler;
 use ripieno_run::membership::{MembershipEvent, MembershipRequest, agreement, describe_pair};
 use ripieno_run::{
-    Blocking, Channel, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, LinkInterest,
-    Remote, Replicas, ShrinkError, ShrunkWorld, Topology,
+    Blocking, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, LinkInterest,
+    LinkPurpose, Remote, Replicas, ShrinkError, ShrunkWorld, Topology,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -253,9 +253,9 @@ impl WorldRank {
     fn direction(&self, id: LinkId) -> Direction {
         let (first_rank, other) = (self.first_rank, self.members[id.peer]);
         let (is_own, purpose) = match id.channel {
-            Channel::Collectives => (self.rank < id.peer, SimulatedPurpose::Data(self.world)),
-            Channel::Outbox => (true, SimulatedPurpose::Messages(self.world, first_rank)),
-            Channel::Inbox => (false, SimulatedPurpose::Messages(self.world, other)),
+            LinkPurpose::Collectives => (self.rank < id.peer, SimulatedPurpose::Data(self.world)),
+            LinkPurpose::Outbox => (true, SimulatedPurpose::Messages(self.world, first_rank)),
+            LinkPurpose::Inbox => (false, SimulatedPurpose::Messages(self.world, other)),
         };
         let (from, to) = if is_own { (first_rank, other) } else { (other, first_rank) };
         Direction { purpose, from, to }

@@ -18,7 +18,7 @@ MAX_MEMORY_SHARE = 0.5
 
 @dataclass(frozen=True)
 class CentroidPlacement:
-    """The placement of the centroids, the memory they need when whole, and the available memory."""
+    """The placement of the centroids, the memory for all of them on one worker, and the available memory."""
 
     divided: bool
     whole_bytes: int

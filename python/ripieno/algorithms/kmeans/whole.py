@@ -1,4 +1,4 @@
-"""Centroids that every worker has whole: each rank moves its own copy of the centroids by the same sums.
+"""Whole centroids: every worker holds all of them, and moves its own copy by the same sums.
 
 Cost: n·k·d per iteration shared by the workers, and an allreduce of k·(d+1) float64.
 """

@@ -55,9 +55,9 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
     """A linear classifier by stochastic gradient descent, on sparse rows divided among workers.
 
     A step processes rows of every worker and updates only the features that occur in them, with a step length per
-    feature (AdaGrad). Rows are assigned to steps at random once; every epoch processes the steps in another order. No
-    worker holds the whole model. One worker owns the state of a feature and exchanges it in each step with the workers
-    that have rows with this feature.
+    feature (AdaGrad). Rows are assigned to steps at random once; every epoch processes the steps in a different order.
+    No worker holds the whole model. One worker owns the state of a feature and exchanges it in each step with the
+    workers that have rows with this feature.
 
     Attributes
     ----------

@@ -2,8 +2,8 @@
 
 Every feature has an owner rank, which stores and updates its state. A step processes a part of every rank's rows.
 Owners send the weights of the features that occur in these rows. Each rank returns their gradients, which owners add in
-rank order. Rows are assigned to steps at random once, and every epoch processes the steps in another order. So ranks
-exchange the feature numbers of each step only once. An epoch is one native call with two exchanges per step.
+rank order. Rows are assigned to steps at random once, and every epoch processes the steps in a different order. So
+ranks exchange the feature numbers of each step only once. An epoch is one native call with two exchanges per step.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections I.A.1 and II.B;
 Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12, 2011,

@@ -18,7 +18,8 @@ from ripieno.kernels.hashing import mixed
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Up to these numbers of columns, a table counts columns. Otherwise, entries are sorted.
+#: With at most this many columns, or columns per entry, a table counts the entries of each column. Otherwise they are
+#: sorted.
 MAX_TABLE_COLUMNS = 1 << 20
 MAX_TABLE_COLUMNS_PER_ENTRY = 4
 
@@ -111,7 +112,7 @@ def _number_indices(
 
 
 def of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:
-    """Return these columns, which must contain all entries.
+    """Return the matrix with only these columns, which must contain all entries.
 
     Raises
     ------
@@ -133,7 +134,7 @@ def columns_of(comm: Communicator, matrix: csr_matrix) -> range:
 
 
 def hashed(matrix: csr_matrix, n_features: int) -> csr_matrix:
-    """Hash columns to `n_features` columns. Another bit of the hash gives the sign.
+    """Hash columns to `n_features` columns. A further bit of the hash determines the sign of an entry.
 
     Source: Weinberger et al., "Feature hashing for large scale multitask learning", ICML 2009, section 2.
     """

@@ -23,14 +23,14 @@ class GraphScale:
         Number of hosts.
     seconds, computing_s
         Duration of an iteration, and the longest compute time of a rank in it.
-    cable_s
+    link_s
         Bytes that the busiest host sends in an iteration, over the rate of its network link.
     """
 
     hosts: int
     seconds: float
     computing_s: float
-    cable_s: float
+    link_s: float
 
 
 def scaling_chart(title: str, scales: Sequence[GraphScale]) -> str:
@@ -42,12 +42,12 @@ def scaling_chart(title: str, scales: Sequence[GraphScale]) -> str:
         computing = 1e3 * np.array([each.computing_s for each in scales])
         iteration_ms = 1e3 * np.array([each.seconds for each in scales])
         # One host sends nothing.
-        cable = 1e3 * np.array([each.cable_s or np.nan for each in scales])
+        link_ms = 1e3 * np.array([each.link_s or np.nan for each in scales])
         times.bar(at, computing, width=0.62, color=charts.FIRST, label="computing, slowest host")
         times.bar(
             at, iteration_ms - computing, width=0.62, bottom=computing, color=charts.SECOND, label="communicating"
         )
-        times.scatter(at, cable, color=charts.INK, marker="_", s=420, linewidths=2, zorder=3, label="bytes over rate")
+        times.scatter(at, link_ms, color=charts.INK, marker="_", s=420, linewidths=2, zorder=3, label="bytes over rate")
         for x, each in zip(at, scales, strict=True):
             times.annotate(
                 duration_text(each.seconds), (x, 1e3 * each.seconds), (0, 2), textcoords="offset points",

@@ -74,7 +74,7 @@ def density_chart(features: int, alphas: Sequence[float]) -> str:
             axes.set_ylim(0, None)
             axes.set_xlabel(f"lambda / lambda at density {UNIT_DENSITY:g}")
         whole.set_title("density")
-        low.set_title("density, where there is little")
+        low.set_title("low densities")
         whole.legend(frameon=False, labelcolor=charts.MUTED)
         text = f"Density of a power law of {features:,} features for exponents {', '.join(f'{a:g}' for a in alphas)}."
         return charts.standalone(charts.svg_of(drawing, "density", text))
@@ -115,7 +115,7 @@ def volume_chart(panels: Mapping[str, tuple[Sequence[float], Sequence[float]]]) 
 
 
 def time_chart(title: str, bars: Sequence[tuple[str, float, float, float | None]]) -> str:
-    """Return the seconds of several ways to reduce the same data (figure 6).
+    """Return the seconds of several methods to reduce the same data (figure 6).
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def drawings(found: ThreadsResults) -> dict[str, str]:
 
 
 def cost_chart(found: ThreadsResults, case: str) -> str:
-    """Return a bar for the median of each way, with a line from minimum to maximum over it."""
+    """Return a bar for the median of each method, with a line from minimum to maximum over it."""
     selected = [cost for cost in found.costs if cost.case == case]
     spread = max(cost.phase.worst_s for cost in selected) / min(cost.phase.best_s for cost in selected)
     with matplotlib.rc_context({**charts.STYLE, "axes.grid.axis": "x"}):

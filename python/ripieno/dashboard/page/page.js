@@ -81,8 +81,8 @@ function tiles() {
     [bytes(sum(7)), "memory of all ranks"], [sum(6).toFixed(1), "cores busy"],
   ];
   if (board.iterations.number) {
-    const most = board.iterations.most, eta = board.iterations.eta_s;
-    shown.splice(1, 0, [`${board.iterations.number}${most ? ` / ${most}` : ""}`,
+    const maxIter = board.iterations.max_iter, eta = board.iterations.eta_s;
+    shown.splice(1, 0, [`${board.iterations.number}${maxIter ? ` / ${maxIter}` : ""}`,
       eta === null || board.job.state !== "running" ? "iterations" : `iterations, ${duration(eta)} left at most`]);
   }
   byId("tiles").replaceChildren(...shown.map(([value, name]) => {
@@ -147,14 +147,14 @@ function waiting() {
     ? `Rank ${worst[0]} made the others wait ${seconds(worst[1])}, also through ranks that waited themselves.`
     : `No rank stands out: rank ${worst[0]} made the others wait ${seconds(worst[1])}, as others did.`;
   drawPairs("waits", pairs, count, "rank waits", "for rank");
-  const most = worst ? worst[1] || 1 : 1;
+  const largest = worst ? worst[1] || 1 : 1;
   table("waiting", [["Rank"], ["made others wait", "number"], [""]], caused.filter(each => each[1] > 0).slice(0, 8), (row, each) => {
-    cell(row, each[0]); cell(row, seconds(each[1]), "number"); bar(row, each[1] / most);
+    cell(row, each[0]); cell(row, seconds(each[1]), "number"); bar(row, each[1] / largest);
   });
 }
 
 function traffic() {
-  const { pairs, within, between } = board.links, most = board.usage.length ? board.usage[0][3] || 1 : 1;
+  const { pairs, within, between } = board.links, largest = board.usage.length ? board.usage[0][3] || 1 : 1;
   byId("bytes-words").textContent = pairs.length
     ? `${bytes(within)} within hosts, ${bytes(between)} between hosts.` : "Nothing has been sent.";
   drawPairs("links", pairs, Math.max(board.job.workers, 1), "rank sends", "to rank");
@@ -162,7 +162,7 @@ function traffic() {
     const [collective, algorithm, calls, sent] = each;
     cell(row, collective); cell(row, algorithm);
     cell(row, Math.round(calls).toLocaleString("en"), "number"); cell(row, bytes(sent), "number");
-    bar(row, sent / most);
+    bar(row, sent / largest);
   });
 }
 

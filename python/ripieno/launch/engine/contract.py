@@ -352,7 +352,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         failure = self._started.failure
         assert failure is not None, "the engine has reported a failure"
         rank, cause = failure
-        return rank, f"{self.engine.NAME} {'has ended the ranks' if rank is None else 'says'}: {cause}"
+        return rank, f"{self.engine.NAME} {'has ended the ranks' if rank is None else 'reports'}: {cause}"
 
     @property
     def _started(self) -> Run:

@@ -117,7 +117,7 @@ class RemoteChannel(Channel):
         padded, size_bytes, checksum = _HEADER.unpack(header)
         kind = padded.rstrip(b"\0").decode("latin-1")
         if max_bytes is not None and size_bytes > max_bytes:
-            raise ConnectionClosed(f"the other process would send {size_bytes} bytes, more than {max_bytes}")
+            raise ConnectionClosed(f"the other process announced {size_bytes} bytes, more than {max_bytes}")
         is_checked = size_bytes <= _CHECKED_BYTES
         if not is_checked and checksum != _checksum(kind, size_bytes):
             raise DamagedMessage(f"the header of a message is damaged: {bytes(header).hex()}")

@@ -85,8 +85,8 @@ class InlineJob(Job):
         return [RankStatus(0, socket.gethostname(), state)]
 
     def _hear(self, kind: str, value: Any) -> None:
-        if kind == "pulse":
-            self._watch.pulse(0, value)
+        if kind == "telemetry":
+            self._watch.telemetry(0, value)
         else:
             self._notify_listeners({"rank": 0, **value})
 

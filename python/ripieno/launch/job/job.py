@@ -172,7 +172,7 @@ class Job(ABC):
                 self._add_up()
                 return results
             except KeyboardInterrupt as interrupt:
-                # The frames of the launcher would hide where the program is: the notes show this.
+                # Drop the launcher's frames: the notes of the exception show the position of the program.
                 raise interrupt.with_traceback(None) from None
             except Exception as error:
                 if self._was_closed:
@@ -195,7 +195,7 @@ class Job(ABC):
         as_completed: bool = False,
         in_flight: int | None = None,
     ) -> Iterator[Any]:
-        """Call ``function(item)`` for every item, each on a free rank, and yield the results as they are found.
+        """Call ``function(item)`` for every item, each on a free rank, and yield the results as they arrive.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class Job(ABC):
         items : iterable
             The items. They are read only as far as items are in flight.
         as_completed : bool
-            Yield pairs of item number and result as they are found, instead of results in the order of the items.
+            Yield pairs of item number and result as they arrive, instead of results in the order of the items.
         in_flight : int, optional
             Number of items that are sent to the ranks together; results are kept until they are read. The next items
             follow after all of these are done. 64 per rank by default.
@@ -218,13 +218,15 @@ class Job(ABC):
         Raises
         ------
         Exception
-            Raised by the first item found to fail, with a note of its number and rank. No further items start then.
+            The first exception that the function raises, with a note of the number of the item and the rank. No further
+            items start then.
         RankFailed
             If the exception of an item cannot be pickled, or a rank has died. With ``on_failure="shrink"`` or "respawn"
             the items in flight on a dead rank, and others without a result, are computed again. `function` may
             therefore see an item more than once.
         SerializationError
-            If an item or the function cannot be pickled; if a result cannot, it is an error of its item.
+            If an item or the function cannot be pickled. A result that cannot be pickled counts as an error of its
+            item.
 
         Examples
         --------
@@ -357,7 +359,7 @@ class Job(ABC):
         ----------
         initial : object
             Initial value: a number or an array, or any object with `add`. Added amounts have the same shape or type.
-        op : {"sum", "prod", "min", "max"}, or a function that means one, such as ``max``
+        op : {"sum", "prod", "min", "max"}, or an equivalent function, such as ``max``
             Combines the value with added amounts.
         add : callable, optional
             ``add(left, right)`` combines values of any type, instead of `op`: sets, lists, dicts, own classes. It must
@@ -530,7 +532,8 @@ class Job(ABC):
 
     def __reduce__(self) -> NoReturn:
         raise SerializationError(
-            "a running job cannot be pickled, nor can what holds it: of an estimator, set_params(engine='local') first"
+            "a running job cannot be pickled, nor an object that refers to it; call set_params(engine='local') of an "
+            "estimator first"
         )
 
     @abstractmethod

@@ -122,7 +122,7 @@ class ProcessJob(Job, Generic[M]):
         )
         self._waiting_ranks.forget()
         self._collector = ResultCollector(
-            awaited, self.members, policy, on_pulse=self._watch.pulse, waiting_ranks=self._waiting_ranks
+            awaited, self.members, policy, on_telemetry=self._watch.telemetry, waiting_ranks=self._waiting_ranks
         )
 
     def _stop_limit_s(self, awaited: str) -> float | None:
@@ -152,9 +152,9 @@ class ProcessJob(Job, Generic[M]):
                 if not self._may_restart(attempt):
                     raise
                 ranks = "rank" if self.workers == 1 else "ranks"
-                self._watch.note(f"{name_of(program)} begins again on {self.workers} {ranks}")
+                self._watch.note(f"{name_of(program)} restarts on {self.workers} {ranks}")
                 log.warn(
-                    f"{failed.with_traceback(None)}; {name_of(program)} begins again on {self.workers} {ranks}",
+                    f"{failed.with_traceback(None)}; {name_of(program)} restarts on {self.workers} {ranks}",
                     RuntimeWarning,
                 )
         raise AssertionError("one attempt returns or raises")

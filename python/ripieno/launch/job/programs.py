@@ -121,12 +121,12 @@ class EventOptions(NamedTuple):
     ----------
     has_listener
         Whether the launcher listens to emitted events.
-    pulse_s
-        Interval between pulses of each rank in seconds; None without a dashboard.
+    telemetry_interval_s
+        Interval between telemetry reports of each rank in seconds; None without a dashboard.
     """
 
     has_listener: bool
-    pulse_s: float | None = None
+    telemetry_interval_s: float | None = None
 
 
 #: A program, its positional and keyword arguments, the events to send, whether ranks keep values that earlier programs
@@ -172,15 +172,15 @@ class Events:
 
     def __init__(self) -> None:
         self.event_options = EventOptions(False)
-        self._pulse: Telemetry | None = None
+        self._telemetry: Telemetry | None = None
 
     def __call__(self, event: dict[str, Any]) -> None:
         if self.event_options.has_listener:
             _check_size(event)
             self.send("event", event)
-        elif self.event_options.pulse_s is not None and self._pulse is not None:
+        elif self.event_options.telemetry_interval_s is not None and self._telemetry is not None:
             _check_size(event)
-            self._pulse.event(event)
+            self._telemetry.event(event)
 
     @contextmanager
     def of_program(self, comm: Communicator, event_options: EventOptions) -> Iterator[None]:
@@ -194,11 +194,11 @@ class Events:
     def begin(self, comm: Communicator, event_options: EventOptions) -> Callable[[], None]:
         """Begin to forward events like `of_program`, and return the function that ends it."""
         self.event_options = event_options
-        if event_options.pulse_s is None:
+        if event_options.telemetry_interval_s is None:
             return _nothing
-        self._pulse = self._pulse or Telemetry(lambda kind, value: self.send(kind, value))
-        self._pulse.begin(comm, event_options.pulse_s)
-        return self._pulse.end
+        self._telemetry = self._telemetry or Telemetry(lambda kind, value: self.send(kind, value))
+        self._telemetry.begin(comm, event_options.telemetry_interval_s)
+        return self._telemetry.end
 
 
 def _nothing() -> None:

@@ -81,8 +81,8 @@ class ResultCollector:
         The kind of message that each member is to send.
     members, policy
         The members of the job, and how the program ends.
-    on_pulse
-        Called with the rank and the contents of each pulse.
+    on_telemetry
+        Called with the rank and the contents of each telemetry report.
     waiting_ranks
         The places of the members, which outlast a program.
 
@@ -106,12 +106,12 @@ class ResultCollector:
         members: list[Any],
         policy: Policy,
         *,
-        on_pulse: Callable[[int, Any], None] | None = None,
+        on_telemetry: Callable[[int, Any], None] | None = None,
         waiting_ranks: WaitingRanks | None = None,
     ) -> None:
         self._awaited = awaited
         self._members = members
-        self._on_pulse = on_pulse
+        self._on_telemetry = on_telemetry
         self._exchange: dict[int, str] = {}
         begin = RankState.RUNNING if awaited == "result" else RankState.STARTING
         self.supervisor = Supervisor(len(members), policy, time.monotonic(), begin)
@@ -160,9 +160,9 @@ class ResultCollector:
         missing = [self._members[rank] for rank in self.supervisor.awaited]
         ranks = ", ".join(f"{member.rank} on {member.host}" for member in missing[:8])
         raise RendezvousError(
-            f"{len(missing)} of {len(self._members)} ranks have not met the others within "
+            f"{len(missing)} of {len(self._members)} ranks have not joined the others within "
             f"{self.supervisor.policy.rendezvous_limit_s:g} s: {ranks}{' …' if len(missing) > 8 else ''}; "
-            "they stand still, or cannot reach each other: raise rendezvous_timeout_s if they only need longer"
+            "they are stopped, or cannot reach each other: raise rendezvous_timeout_s if they only need longer"
         )
 
     def tick(self) -> None:
@@ -225,8 +225,8 @@ class ResultCollector:
             self.added[member.rank] = value
         elif kind == "can-read":
             member.can_read = value
-        elif kind == "pulse" and self._on_pulse is not None:
-            self._on_pulse(member.rank, value)
+        elif kind == "telemetry" and self._on_telemetry is not None:
+            self._on_telemetry(member.rank, value)
         elif kind == "event":
             events.append({"rank": member.rank, **value})
         elif kind == "error":

@@ -10,17 +10,17 @@ from typing import Any
 from ripieno.dashboard import current
 from ripieno.host import usable_cores
 from ripieno.launch.job.programs import EventOptions
-from ripieno.launch.process.telemetry import PULSE_VARIABLE, LogLines
+from ripieno.launch.process.telemetry import TELEMETRY_VARIABLE, LogLines
 from ripieno.launch.supervisor import RankState, Supervisor
 
-#: States of a rank that sends no pulses.
+#: States of a rank that sends no telemetry.
 _INACTIVE = (RankState.STARTING, RankState.MEETING, RankState.STOPPED, RankState.SILENT, RankState.LEAVING)
 
 logger = logging.getLogger("ripieno.launch")
 
-#: Pulses of one rank are at least this far apart. All pulses together use at most half a percent of this machine.
-PULSE_S = 0.5
-PULSE_COST_S = 0.6e-3
+#: Minimum interval between telemetry reports of a rank. All reports together use at most half a percent of this host.
+INTERVAL_S_MIN = 0.5
+REPORT_COST_S = 0.6e-3
 SHARE = 0.005
 
 
@@ -51,16 +51,16 @@ class JobWatch:
         """Return which events a program on `workers` ranks is to send."""
         if self.dashboard is None:
             return EventOptions(has_listener)
-        return EventOptions(has_listener, pulse_s(workers))
+        return EventOptions(has_listener, telemetry_interval_s(workers))
 
     def environment(self, workers: int) -> dict[str, str]:
-        """Return the environment variables that request pulses from the ranks of a script."""
-        return {} if self.dashboard is None else {PULSE_VARIABLE: str(pulse_s(workers))}
+        """Return the environment variables that request telemetry from the ranks of a script."""
+        return {} if self.dashboard is None else {TELEMETRY_VARIABLE: str(telemetry_interval_s(workers))}
 
     def begins(self, job: str, place: str, threads: int, hosts: list[str]) -> None:
         """Report that ranks have joined."""
         self._lost.clear()
-        ranks = "1 rank is" if len(hosts) == 1 else f"{len(hosts)} ranks have met"
+        ranks = "1 rank is" if len(hosts) == 1 else f"{len(hosts)} ranks have joined"
         logger.info("%s: %s in %s", job, ranks, place)
         if self.dashboard is not None:
             self._board.update_job(name=job, place=place, threads=threads, state="ready")
@@ -85,15 +85,15 @@ class JobWatch:
             self._board.mark_idle()
             self._board.update_job(state="ready")
 
-    def fit(self, name: str, most: int | None) -> None:
-        """Report the start of a fit with at most `most` iterations."""
+    def fit(self, name: str, max_iter: int | None) -> None:
+        """Report the start of a fit with at most `max_iter` iterations."""
         if self.dashboard is not None:
-            self._board.iterations.begin(name, most)
+            self._board.iterations.begin(name, max_iter)
 
-    def pulse(self, rank: int, pulse: Mapping[str, Any]) -> None:
-        """Report the pulse of a rank."""
+    def telemetry(self, rank: int, report: Mapping[str, Any]) -> None:
+        """Record a telemetry report of a rank."""
         if self.dashboard is not None:
-            self._board.record_telemetry(rank, pulse)
+            self._board.record_telemetry(rank, report)
             self._take_lines()
 
     def event(self, event: Mapping[str, Any]) -> None:
@@ -153,6 +153,6 @@ class JobWatch:
                 self._board.line(kind, source, text, ago_s=ago_s)
 
 
-def pulse_s(workers: int) -> float:
-    """Return the interval in seconds between two pulses of each of `workers` ranks."""
-    return max(PULSE_S, workers * PULSE_COST_S / (SHARE * usable_cores()))
+def telemetry_interval_s(workers: int) -> float:
+    """Return the interval in seconds between two telemetry reports of each of `workers` ranks."""
+    return max(INTERVAL_S_MIN, workers * REPORT_COST_S / (SHARE * usable_cores()))

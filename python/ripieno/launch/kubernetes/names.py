@@ -96,7 +96,7 @@ def check_variables(environment: Mapping[str, str], own: frozenset[str]) -> None
     """Check that the caller's variables have valid names and do not replace the variables of this package."""
     for name in environment:
         if name in own:
-            raise InputError(f"--env={name}: this command sets that variable, which ranks need to meet")
+            raise InputError(f"--env={name}: this command sets that variable, which ranks need to join")
         if not _VARIABLE.fullmatch(name):
             raise InputError(f"--env={name!r}: expected a name of letters, digits, underscores, dots and hyphens")
 

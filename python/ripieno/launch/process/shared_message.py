@@ -78,7 +78,7 @@ def open_shared(fd: int, size_bytes: int) -> Any:
 
 
 def _memfd_of(packed: packing.PackedValue, size_bytes: int, writable: bool) -> int:
-    fd = os.memfd_create("ripieno-parcel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd = os.memfd_create("ripieno-message", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, size_bytes)
         for offset, piece in packing.blob_pieces(packed):

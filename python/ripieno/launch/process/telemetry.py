@@ -1,7 +1,7 @@
-"""Provide pulses: statistics that a rank sends to the launcher while a program runs and a dashboard is open.
+"""Provide telemetry: statistics that a rank sends to the launcher while a program runs and a dashboard is open.
 
-Events and log lines are collected and sent with the next pulse, so a program cannot increase the number of messages.
-Cost: one message of a few hundred bytes and 0.2 ms of processor time per pulse.
+Events and log lines are collected and sent with the next report, so a program cannot increase the number of messages.
+Cost: one message of a few hundred bytes and 0.2 ms of processor time per report.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from ripieno.launch.process.channel import ConnectionClosed
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Limits of one pulse: the newest events, the newest log lines, and the length of a line.
+#: Limits of one report: the newest events, the newest log lines, and the length of a line.
 EVENT_COUNT = 200
 LINE_COUNT = 100
 LINE_CHARACTERS = 500
-#: Number of peers in a pulse: the peers with the largest changes.
+#: Number of peers in a report: the peers with the largest changes.
 PEER_COUNT = 8
 
-#: Environment variable with the interval between pulses, for scripts under a launcher with a dashboard.
-PULSE_VARIABLE = "RIPIENO_PULSE_S"
+#: Environment variable with the interval between reports, for scripts under a launcher with a dashboard.
+TELEMETRY_VARIABLE = "RIPIENO_TELEMETRY_S"
 
-PULSE_THREAD = "ripieno-pulse"
+TELEMETRY_THREAD = "ripieno-telemetry"
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -43,7 +43,7 @@ Send = Callable[[str, Any], None]
 
 
 class Telemetry:
-    """Collects and sends the pulses of a rank, from the first watched program on.
+    """Collects and sends the telemetry of a rank, from the first watched program on.
 
     Parameters
     ----------
@@ -58,18 +58,18 @@ class Telemetry:
         self._interval_s = 1.0
         # Identifies the sender: its rank may change, and another process may get that rank.
         self._sender_id = secrets.token_hex(8)
-        self._begun_s = self._last_pulse_s = 0.0
+        self._begun_s = self._last_report_s = 0.0
         self._cpu_s = time.process_time()
         # Time inside programs that have ended.
         self._busy_s = 0.0
         self._thread: threading.Thread | None = None
         self._events: deque[tuple[float, dict[str, Any]]] = deque(maxlen=EVENT_COUNT)
         self._lines = LogLines()
-        # Sums per peer as of the last pulse.
+        # Sums per peer as of the last report.
         self._last_sums: dict[str, dict[int, float]] = {"waited_for_s": {}, "sent_to": {}}
 
     def begin(self, comm: Communicator, interval_s: float) -> None:
-        """Start pulses for a program that communicates over `comm`."""
+        """Start reports for a program that communicates over `comm`."""
         with self._changed:
             self._comm, self._interval_s, self._begun_s = comm, interval_s, time.monotonic()
             self._lines.begin()
@@ -77,18 +77,18 @@ class Telemetry:
             # The first reading enables the call counters.
             self._reading(self._begun_s)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=PULSE_THREAD, daemon=True)
+                self._thread = threading.Thread(target=self._run, name=TELEMETRY_THREAD, daemon=True)
                 self._thread.start()
             self._changed.notify()
 
     def end(self) -> None:
-        """End the pulses of the program. Nothing is sent until another program begins."""
+        """End the reports of the program. Nothing is sent until another program begins."""
         with self._changed:
             now = time.monotonic()
-            # Pulses skip some of many short programs, but cover a long program completely.
+            # Reports skip some of many short programs, but cover a long program completely.
             is_long = now - self._begun_s >= self._interval_s
-            if self._comm is not None and (is_long or now - self._last_pulse_s >= self._interval_s / 2):
-                self._send_pulse(now)
+            if self._comm is not None and (is_long or now - self._last_report_s >= self._interval_s / 2):
+                self._send_report(now)
             self._busy_s += now - self._begun_s
             self._comm = None
             self._lines.end()
@@ -96,11 +96,11 @@ class Telemetry:
             self._changed.notify()
 
     def event(self, event: dict[str, Any]) -> None:
-        """Add an event that the program emits to the next pulse."""
+        """Add an event that the program emits to the next report."""
         self._events.append((time.monotonic(), event))
 
     def note(self, name: str, text: str, rank: int | None) -> None:
-        """Add a note to the next pulse, unless it belongs to another rank of this process."""
+        """Add a note to the next report, unless it belongs to another rank of this process."""
         if rank is None or self._comm is None or rank == self._comm.rank:
             self._lines.add("note", name, text)
 
@@ -108,14 +108,14 @@ class Telemetry:
         with self._changed:
             while True:
                 self._changed.wait_for(lambda: self._comm is not None)
-                left_s = max(self._last_pulse_s, self._begun_s) + self._interval_s - time.monotonic()
+                left_s = max(self._last_report_s, self._begun_s) + self._interval_s - time.monotonic()
                 if not self._changed.wait_for(lambda: self._comm is None, max(left_s, 0.0)):
-                    self._send_pulse(time.monotonic())
+                    self._send_report(time.monotonic())
 
-    def _send_pulse(self, now: float) -> None:
-        self._last_pulse_s = now
+    def _send_report(self, now: float) -> None:
+        self._last_report_s = now
         events = [(now - at, event) for at, event in _emptied(self._events)]
-        pulse = {
+        report = {
             "sender_id": self._sender_id,
             "at_s": now,
             "busy_s": self._busy_s + now - self._begun_s,
@@ -128,7 +128,7 @@ class Telemetry:
         }
         # If the launcher has ended, this process ends as well.
         with suppress(ConnectionClosed):
-            self._send("pulse", pulse)
+            self._send("telemetry", report)
 
     def _reading(self, now: float) -> dict[str, Any]:
         comm = None if self._comm is None else self._comm._latest
@@ -189,7 +189,7 @@ def _emptied(notes: deque[T]) -> list[T]:
 
 
 def _most_grown(last_sums: dict[int, float], sums: list[float]) -> dict[int, float]:
-    """Return the increases since the last pulse of the peers with the largest increases, and update `last_sums`."""
+    """Return the increases since the last report of the peers with the largest increases, and update `last_sums`."""
     if any(sums[place] < before for place, before in last_sums.items() if place < len(sums)):
         # The sums belong to another communicator.
         last_sums.clear()

@@ -38,7 +38,7 @@ NOTICE_S = 30.0
 #: time limit of its calls, whichever is shorter.
 CHECK_S_MIN, CHECK_S_MAX = 0.01, 3600.0
 #: Kind of the message by which a launcher asks a rank of another host for its position.
-QUESTION = "where"
+QUERY = "where"
 #: Lines of the stack of a rank, the innermost.
 STACK_COUNT = 8
 #: Maximum numbers of printed waits and of printed stacks.
@@ -84,7 +84,7 @@ def notice_s() -> float:
 
 
 class WaitReporter:
-    """Reports the long waits of a rank, and answers the launcher's questions.
+    """Reports the long waits of a rank, and answers the launcher's queries.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class WaitReporter:
         Sends a message of a kind to the launcher; None if the launcher does not listen. Then the rank prints its waits,
         and asks a missing rank of the same host to print its position.
     is_remote
-        Whether the launcher is on another host, so that its questions arrive in `ask` instead of at an address.
+        Whether the launcher is on another host, so that its queries arrive in `query` instead of at an address.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class WaitReporter:
         self._thread = threading.get_ident()
         self._is_reported = self._is_closed = False
         self._printed_s = float("-inf")
-        self._questions = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._queries = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         # The first part of the addresses of ranks without a listening launcher. Addresses are not files.
         self._prefix = ""
         comm, address = current(), ""
@@ -120,15 +120,15 @@ class WaitReporter:
             self._prefix = f"\0ripieno-{comm._native.flight(0)['job']}-"
             address = f"{self._prefix}{comm.first_ranks[comm.rank]}"
         try:
-            self._questions.bind(address)
+            self._queries.bind(address)
         except OSError:
             # The kernel chooses an address, which the other ranks do not know.
-            self._questions.bind("")
+            self._queries.bind("")
 
     def start(self) -> None:
-        """Start the thread, and send the address for questions."""
+        """Start the thread, and send the address for queries."""
         if self._send is not None:
-            self._send("asked-at", None if self._is_remote else self._questions.getsockname())
+            self._send("query-address", None if self._is_remote else self._queries.getsockname())
         self._watch_timeout()
         threading.Thread(target=self._run, name="ripieno-waits", daemon=True).start()
 
@@ -137,14 +137,14 @@ class WaitReporter:
         self._is_closed = True
         self._wake()
 
-    def ask(self) -> None:
+    def query(self) -> None:
         """Send the position of the rank to the launcher."""
         self._wake(b"?")
 
-    def _wake(self, question: bytes = b"!") -> None:
+    def _wake(self, query: bytes = b"!") -> None:
         """End the sleep of the thread."""
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
-            own.sendto(question, self._questions.getsockname())
+            own.sendto(query, self._queries.getsockname())
 
     def _watch_timeout(self) -> float:
         """Return the time limit of calls. The thread is woken when it changes."""
@@ -157,16 +157,16 @@ class WaitReporter:
     def _run(self) -> None:
         while True:
             interval_s = min(self._notice_s / 3, self._watch_timeout() / 10)
-            self._questions.settimeout(min(max(interval_s, CHECK_S_MIN), CHECK_S_MAX))
+            self._queries.settimeout(min(max(interval_s, CHECK_S_MIN), CHECK_S_MAX))
             try:
-                question, asker = self._questions.recvfrom(1)
+                query, asker = self._queries.recvfrom(1)
             except TimeoutError:
                 self._check()
                 continue
             if self._is_closed:
-                self._questions.close()
+                self._queries.close()
                 return
-            if question == b"!":
+            if query == b"!":
                 continue
             place = self._place()
             if place is not None and self._send is not None:
@@ -175,7 +175,7 @@ class WaitReporter:
             elif place is not None:
                 self._print_position(place)
                 with suppress(OSError):
-                    self._questions.sendto(b"!", asker)
+                    self._queries.sendto(b"!", asker)
 
     def _check(self) -> None:
         """Report each long wait once, and end a wait that exceeds the time limit of calls."""
@@ -208,7 +208,7 @@ class WaitReporter:
             comm._call_timeout_s = float("inf")
 
     def _ask_missing(self, place: RankPlace) -> None:
-        """Ask the missing rank to print its position, and wait for it. A rank of another host gets no question."""
+        """Ask the missing rank to print its position, and wait for it. A rank of another host gets no query."""
         comm = self._current()
         if comm is None or place.missing is None:
             return
@@ -249,7 +249,7 @@ class WaitingRanks:
     """The positions of a job's ranks, for its launcher. Ranks are identified by their initial numbers."""
 
     def __init__(self) -> None:
-        # The address of each rank's questions, or the channel to a rank of another host.
+        # The address of each rank's queries, or the channel to a rank of another host.
         self._addresses: dict[int, Any] = {}
         self._places: dict[int, RankPlace] = {}
         self._deadline: Deadline | None = None
@@ -257,20 +257,20 @@ class WaitingRanks:
 
     def take(self, number: int, kind: str, value: Any, channel: Channel | None = None) -> bool:
         """Store a message of a rank, received from `channel`, if it is about waits; return whether it is."""
-        if kind == "asked-at":
+        if kind == "query-address":
             self._addresses[number] = channel if value is None else value
         elif kind == "place":
             self._places[number] = value
         elif kind == "waits-long":
-            self.ask()
+            self.query()
         elif kind == "timed-out":
             self._timed_out = value
-            self.ask()
+            self.query()
         else:
             return False
         return True
 
-    def ask(self) -> None:
+    def query(self) -> None:
         """Ask all ranks for their positions, unless answers are still awaited."""
         if self._deadline is not None:
             return
@@ -279,11 +279,11 @@ class WaitingRanks:
             for rank, address in list(self._addresses.items()):
                 try:
                     if isinstance(address, Channel):
-                        address.send(QUESTION)
+                        address.send(QUERY)
                     else:
                         own.sendto(b"?", address)
                 except BlockingIOError:
-                    # The rank has not read earlier questions.
+                    # The rank has not read earlier queries.
                     continue
                 except (OSError, ConnectionClosed):
                     # The rank has ended.
@@ -298,15 +298,15 @@ class WaitingRanks:
         *,
         always: bool = False,
     ) -> Iterator[str]:
-        """Ask all ranks, and yield the answers as lines. `receive` handles a ready object of `selector`."""
-        self.ask()
+        """Query all ranks, and yield the answers as lines. `receive` handles a ready object of `selector`."""
+        self.query()
         while self._deadline is not None:
             for key, _ in selector.select(self.wait_s(None)):
                 receive(key)
             yield from self._lines(always=always)
 
     def forget(self) -> None:
-        """Drop the unanswered question of an earlier program."""
+        """Drop the unanswered query of an earlier program."""
         self._deadline = self._timed_out = None
 
     def wait_s(self, other_s: float | None) -> float | None:

@@ -53,7 +53,7 @@ class ScriptDriver:
     script
         The script and its options.
     watch
-        Receives pulses and losses.
+        Receives telemetry and losses.
     """
 
     def __init__(self, ranks: Sequence[ScriptRank], script: Script, watch: JobWatch) -> None:
@@ -119,8 +119,8 @@ class ScriptDriver:
             return
         if self._waiting_ranks.take(rank.rank, kind, value, rank.channel):
             return
-        if kind == "pulse":
-            self._watch.pulse(rank.rank, value)
+        if kind == "telemetry":
+            self._watch.telemetry(rank.rank, value)
         elif kind == "meeting":
             self._supervisor.meets(rank.rank)
         elif kind == "met":

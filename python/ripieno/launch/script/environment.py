@@ -38,7 +38,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RIPIENO_DIRECT
 _current: Communicator | None = None
 # Sends the communicator's events to the launcher, if it has a dashboard.
 _events: Events | None = None
-_pulse_s = 0.0
+_telemetry_interval_s = 0.0
 # Sends messages to the launcher, if it listens.
 _send: Callable[[str, Any], None] | None = None
 
@@ -86,18 +86,18 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
         WaitReporter(current, _send).start()
     if _events is not None:
         # Exit handlers run in reverse order, so events end before the communicator is closed.
-        atexit.register(_events.begin(_current, EventOptions(False, _pulse_s)))
+        atexit.register(_events.begin(_current, EventOptions(False, _telemetry_interval_s)))
     _abort_on_uncaught_exception()
     bind_together(_current, Binding.take_from(os.environ), whole_process=True)
     return _current
 
 
-def report_to(send: Callable[[str, Any], None], pulse_s: str | None) -> None:
-    """Report waits for other ranks to the script's launcher, and pulses at this interval."""
-    global _events, _pulse_s, _send
+def report_to(send: Callable[[str, Any], None], telemetry_interval_s: str | None) -> None:
+    """Report waits for other ranks to the script's launcher, and telemetry at this interval."""
+    global _events, _telemetry_interval_s, _send
     _send = send
-    if pulse_s is not None:
-        _events, _pulse_s = Events(), float(pulse_s)
+    if telemetry_interval_s is not None:
+        _events, _telemetry_interval_s = Events(), float(telemetry_interval_s)
         _events.send = send
 
 

@@ -100,7 +100,7 @@ def joined(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float) 
                 token = stack.enter_context(token_file.exchange_token(path, place.rank, timeout_s, own=rendezvous.own))
         except OSError as error:
             raise RendezvousError(
-                f"rank {place.rank}: the ranks cannot meet in {rendezvous.directory}: {error}"
+                f"rank {place.rank}: the ranks cannot join in {rendezvous.directory}: {error}"
             ) from None
         yield {"directory": str(rendezvous.directory), "token": token.encode()}
 
@@ -135,7 +135,7 @@ def _digest(place: LaunchedRank, job: str) -> bytes:
 def _missing_variables_text(place: LaunchedRank, variables: Mapping[str, str]) -> str:
     known = [name for name in ("RIPIENO_TOKEN", "MASTER_ADDR", "MASTER_PORT") if variables.get(name)]
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT", "RIPIENO_TOKEN") if name not in known]
-    rank_text = f"rank {place.rank} of {place.world_size}, started by {place.launcher}, cannot meet the others: "
+    rank_text = f"rank {place.rank} of {place.world_size}, started by {place.launcher}, cannot join the others: "
     variables_text = (
         f"{', '.join(known)} set, but not {', '.join(missing)}" if known else f"{', '.join(missing)} not set"
     )

@@ -210,7 +210,7 @@ def _explain(failed: ScriptRank, ranks: list[ScriptRank], script: Script) -> int
         text, end = report.traceback.rstrip(), f"{name_of_rank(failed.rank, script)} failed: {report.cause}"
     else:
         victim = report.victim
-        cause = f"{victim.cause or 'cause unknown'}, as rank {failed.rank} has noticed"
+        cause = f"{victim.cause or 'cause unknown'}, as rank {failed.rank} reports"
         text, end = victim.traceback.rstrip(), f"{name_of_rank(victim.rank, script)} failed: {cause}"
     flight = [line for each in ranks if each.report is not None for line in each.report.flight if line not in text]
     print("\n".join([text, *flight, end]).lstrip(), file=sys.stderr)

@@ -20,7 +20,7 @@ from ripieno.launch.binding import Binding
 from ripieno.launch.process import processes
 from ripieno.launch.process.channel import Channel, ConnectionClosed, inherited
 from ripieno.launch.process.report import FailureReport
-from ripieno.launch.process.telemetry import PULSE_VARIABLE
+from ripieno.launch.process.telemetry import TELEMETRY_VARIABLE
 from ripieno.launch.script import environment
 
 # Modules of frames that precede the frames of the script.
@@ -39,7 +39,7 @@ def main(fd: int, kind: str, target: str, *arguments: str) -> None:
     processes.set_name(f"rank {os.environ['RANK']}")
     log.show_if_set()
     _bind()
-    environment.report_to(channel.send, os.environ.pop(PULSE_VARIABLE, None))
+    environment.report_to(channel.send, os.environ.pop(TELEMETRY_VARIABLE, None))
     sys.argv = [target, *arguments]
     try:
         if kind == "module":

@@ -61,13 +61,13 @@ public final class Rank {
       }
       KMeansModel model =
           new KMeans().setK(k).setInitialCentroids(start).setMaxIter(40).setTol(1e-4).fit(comm, points);
-      StringBuilder told = new StringBuilder();
+      StringBuilder described = new StringBuilder();
       for (double[] centroid : model.centroids()) {
         for (double value : centroid) {
-          told.append(bits(value)).append(' ');
+          described.append(bits(value)).append(' ');
         }
       }
-      System.out.println(model.iterationCount() + " " + Arrays.hashCode(model.labels()) + " " + told);
+      System.out.println(model.iterationCount() + " " + Arrays.hashCode(model.labels()) + " " + described);
     }
   }
 

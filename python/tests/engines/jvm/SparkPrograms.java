@@ -122,11 +122,11 @@ public final class SparkPrograms {
 
   private static String sorted(double[][] centers) {
     Arrays.sort(centers, (a, b) -> Double.compare(a[0], b[0]));
-    StringBuilder told = new StringBuilder();
+    StringBuilder described = new StringBuilder();
     for (double[] center : centers) {
-      told.append(String.format("%.6f,%.6f ", center[0], center[1]));
+      described.append(String.format("%.6f,%.6f ", center[0], center[1]));
     }
-    return told.toString();
+    return described.toString();
   }
 
   /** Checks that columns of Arrow arrays give the same clusters as rows. */
@@ -150,13 +150,13 @@ public final class SparkPrograms {
       boolean isSame =
           Arrays.deepEquals(kmeans.fit(alone, columns).centroids(), kmeans.fit(alone, rows).centroids());
       x.setNull(3);
-      String told = "";
+      String described = "";
       try {
         ArrowPoints.add(columns, new ColumnarBatch(vectors, 50));
       } catch (InputException refused) {
-        told = refused.getMessage();
+        described = refused.getMessage();
       }
-      System.out.println("arrow " + isSame + " " + told);
+      System.out.println("arrow " + isSame + " " + described);
     }
   }
 
@@ -164,13 +164,13 @@ public final class SparkPrograms {
     Dataset<Row> table = spark.range(10).toDF("features");
     try {
       new RipienoKMeans().fit(table);
-    } catch (IllegalArgumentException told) {
-      System.out.println("refused " + told.getMessage());
+    } catch (IllegalArgumentException described) {
+      System.out.println("refused " + described.getMessage());
     }
     try {
       new RipienoKMeans().setFeaturesCol("nothing").fit(table);
-    } catch (IllegalArgumentException told) {
-      System.out.println("refused " + told.getMessage());
+    } catch (IllegalArgumentException described) {
+      System.out.println("refused " + described.getMessage());
     }
   }
 
@@ -188,7 +188,7 @@ public final class SparkPrograms {
             }
             return comm.allreduce(new double[1], Op.SUM);
           });
-    } catch (Exception told) {
+    } catch (Exception described) {
       System.out.println("killed " + ((System.nanoTime() - begin) / 1_000_000_000));
     }
   }
@@ -205,8 +205,8 @@ public final class SparkPrograms {
             }
             return comm.allreduce(new double[1], Op.SUM);
           });
-    } catch (Exception told) {
-      System.out.println("failed " + told.getMessage().contains("no such table"));
+    } catch (Exception described) {
+      System.out.println("failed " + described.getMessage().contains("no such table"));
     }
   }
 }

@@ -1,6 +1,6 @@
 //! Fuzz tests of damaged store messages and peer addresses.
 
-use super::message::{STRING_BYTES_MAX, StoreMessage, Verdict, decode, encode};
+use super::message::{ExchangeVerdict, STRING_BYTES_MAX, StoreMessage, decode, encode};
 use crate::Token;
 use crate::auth::seal;
 use crate::config::Config;
@@ -16,9 +16,9 @@ fn damaged_messages_are_read_or_rejected() {
     let valid = [
         StoreMessage::Mine { host: "a".into(), text: "{\"rank\":0}".into() },
         StoreMessage::All(vec!["a".into(), "ä\"".into()]),
-        StoreMessage::Verdict(Verdict::Failed(failed)),
-        StoreMessage::Verdict(Verdict::Disagree { peer: 1, cause: "they differ".into() }),
-        StoreMessage::Verdict(Verdict::Missing { missing: vec![1, 2], cause: "late".into(), elapsed_ms: 7 }),
+        StoreMessage::Verdict(ExchangeVerdict::Failed(failed)),
+        StoreMessage::Verdict(ExchangeVerdict::Disagree { peer: 1, cause: "they differ".into() }),
+        StoreMessage::Verdict(ExchangeVerdict::Missing { missing: vec![1, 2], cause: "late".into(), elapsed_ms: 7 }),
     ];
     Fuzz::new("letter", env!("CARGO_MANIFEST_DIR"), valid.iter().map(encode)).run(|bytes| {
         decode(bytes, STRING_BYTES_MAX).map_err(|error| error.len().min(30)).map(|message| match message? {

@@ -15,23 +15,25 @@ pub enum StoreMessage {
     /// The strings of all ranks.
     All(Vec<String>),
     /// The reason why the exchange failed.
-    Verdict(Verdict),
+    Verdict(ExchangeVerdict),
 }
 
 /// The reason why the exchange failed, equal on all ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Verdict {
+pub enum ExchangeVerdict {
     Failed(JobFailure),
     Disagree { peer: usize, cause: String },
     Missing { missing: Vec<usize>, cause: String, elapsed_ms: u64 },
 }
 
-impl Verdict {
+impl ExchangeVerdict {
     pub fn error(self, rank: usize) -> NetError {
         match self {
-            Verdict::Failed(failure) => NetError::Failed(failure),
-            Verdict::Disagree { peer, cause } => NetError::Disagree { rank, peer, cause },
-            Verdict::Missing { missing, cause, elapsed_ms } => NetError::Missing { rank, missing, cause, elapsed_ms },
+            ExchangeVerdict::Failed(failure) => NetError::Failed(failure),
+            ExchangeVerdict::Disagree { peer, cause } => NetError::Disagree { rank, peer, cause },
+            ExchangeVerdict::Missing { missing, cause, elapsed_ms } => {
+                NetError::Missing { rank, missing, cause, elapsed_ms }
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Rank 0's side of the store: collects all strings and distributes them, or reports a failure to all ranks.
 
 use super::member::StoreMember;
-use super::message::{StoreMessage, Verdict, encode};
+use super::message::{ExchangeVerdict, StoreMessage, encode};
 use crate::acceptor::Acceptor;
 use crate::auth::{Answer, ConnectionPurpose, Greeting, Refusal, send_wrong_token};
 use crate::config::{Config, Ports};
@@ -23,7 +23,7 @@ pub struct StoreServer {
     config: Config,
     acceptor: Acceptor,
     members: BTreeMap<usize, StoreMember>,
-    verdict: Option<Verdict>,
+    verdict: Option<ExchangeVerdict>,
     /// Number of calls with another token, from unauthenticated peers or misconfigured ranks.
     wrong_token_count: usize,
     started: Instant,
@@ -93,7 +93,7 @@ impl StoreServer {
         let all: Vec<usize> = self.members.keys().copied().collect();
         all.into_iter().for_each(|rank| self.serve_member(rank));
         match &self.verdict {
-            Some(Verdict::Failed(failure)) => Some(failure.clone()),
+            Some(ExchangeVerdict::Failed(failure)) => Some(failure.clone()),
             _ => None,
         }
     }
@@ -108,19 +108,19 @@ impl StoreServer {
         (1..self.config.world_size).filter(|rank| self.members.get(rank).is_none_or(|member| member.text.is_none()))
     }
 
-    fn missing(&self) -> Verdict {
+    fn missing(&self) -> ExchangeVerdict {
         let unauthenticated_count = match self.wrong_token_count {
             0 => String::new(),
             count => format!("; {count} calls came with another token"),
         };
-        Verdict::Missing {
+        ExchangeVerdict::Missing {
             missing: self.waiting_for().collect(),
             cause: format!("they did not connect to rank 0{unauthenticated_count}"),
             elapsed_ms: self.started.elapsed().as_millis() as u64,
         }
     }
 
-    fn send_goodbyes(&mut self, verdict: &Verdict) {
+    fn send_goodbyes(&mut self, verdict: &ExchangeVerdict) {
         let message = encode(&StoreMessage::Verdict(verdict.clone()));
         let end = Instant::now() + LINGER_TIMEOUT;
         let mut notified = std::collections::BTreeSet::new();
@@ -209,7 +209,7 @@ impl StoreServer {
             Refusal::Tls(false) => format!("rank {peer} encrypts connections like this one (tls) and rank 0 does not"),
             Refusal::Job | Refusal::Purpose => return,
         };
-        self.verdict.get_or_insert(Verdict::Disagree { peer, cause });
+        self.verdict.get_or_insert(ExchangeVerdict::Disagree { peer, cause });
     }
 
     /// Read the bytes that a member has sent and write as much as its socket accepts.
@@ -222,7 +222,7 @@ impl StoreServer {
             member.has_left = true;
             let host = member.host.clone();
             let failure = JobFailure::RankFailed { rank, host, cause, traceback: String::new() };
-            self.verdict.get_or_insert(Verdict::Failed(failure));
+            self.verdict.get_or_insert(ExchangeVerdict::Failed(failure));
         }
     }
 }

@@ -9,7 +9,7 @@
 //! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::{Entry, Group, Plan, PlanFunction, Span};
 use alloc::vec::Vec;
 
@@ -30,17 +30,17 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     let levels = Levels::of(group);
     let (local_ranks, node_count) = (levels.local_ranks(), levels.nodes().len());
     let own: Vec<Span> = local_ranks.iter().map(|&rank| chunks[rank]).collect();
-    let mut plan = levels.plan_scattered(local_ranks, &Request::Allgather { chunks: &own });
+    let mut plan = levels.plan_scattered(local_ranks, &PlanRequest::Allgather { chunks: &own });
     for round in 0..levels.round_count() {
         if let Some(leaders) = levels.co_leaders() {
             let node_chunk = |node| levels.leader_chunks(node, round, chunks)[levels.local_rank];
             let chunks: Vec<Span> = (0..node_count).map(node_chunk).collect();
-            plan = plan.then(levels.plan_scattered(&leaders, &Request::Allgather { chunks: &chunks }));
+            plan = plan.then(levels.plan_scattered(&leaders, &PlanRequest::Allgather { chunks: &chunks }));
         }
         // In the delivery order of a ring.
         for node in (1..node_count).map(|distance| (levels.node + node_count - distance) % node_count) {
             let chunks = &levels.pad_to_local_ranks(levels.leader_chunks(node, round, chunks))[..];
-            plan = plan.then(levels.plan_scattered(local_ranks, &Request::Allgather { chunks }));
+            plan = plan.then(levels.plan_scattered(local_ranks, &PlanRequest::Allgather { chunks }));
         }
     }
     plan

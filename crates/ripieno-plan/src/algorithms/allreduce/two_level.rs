@@ -13,7 +13,7 @@
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::choice::ONE_LEADER_BYTES;
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::{Entry, Group, Op, Plan, PlanFunction, Span};
 
 /// Catalogue entry with the predicted cost and the source.
@@ -41,20 +41,20 @@ pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
 fn by_one_leader(levels: &Levels, vector: Span, op: Op) -> Plan {
     let leaders = levels.leaders_with(0);
     levels
-        .plan(levels.local_ranks(), &Request::Reduce { root: 0, vector, op })
-        .then(levels.plan(&leaders, &Request::Allreduce { vector, op }))
-        .then(levels.plan(levels.local_ranks(), &Request::Broadcast { root: 0, vector }))
+        .plan(levels.local_ranks(), &PlanRequest::Reduce { root: 0, vector, op })
+        .then(levels.plan(&leaders, &PlanRequest::Allreduce { vector, op }))
+        .then(levels.plan(levels.local_ranks(), &PlanRequest::Broadcast { root: 0, vector }))
 }
 
 fn by_all_leaders(levels: &Levels, vector: Span, op: Op) -> Plan {
     let leader_chunks = vector.chunks(levels.leader_count);
     let between = levels.co_leaders().map(|leaders| {
         let vector = leader_chunks[levels.local_rank];
-        levels.plan(&leaders, &Request::Allreduce { vector, op })
+        levels.plan(&leaders, &PlanRequest::Allreduce { vector, op })
     });
     let chunks = &levels.pad_to_local_ranks(leader_chunks)[..];
     levels
-        .plan(levels.local_ranks(), &Request::ReduceScatter { chunks, op })
+        .plan(levels.local_ranks(), &PlanRequest::ReduceScatter { chunks, op })
         .then(between.unwrap_or_default())
-        .then(levels.plan(levels.local_ranks(), &Request::Allgather { chunks }))
+        .then(levels.plan(levels.local_ranks(), &PlanRequest::Allgather { chunks }))
 }

@@ -6,7 +6,7 @@
 //! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::{Entry, Group, Op, Plan, PlanFunction, Span};
 
 /// Catalogue entry with the predicted cost and the source.
@@ -26,7 +26,7 @@ pub fn plan(group: &Group, token: Span) -> Plan {
     let levels = Levels::of(group);
     let local_ranks = levels.local_ranks();
     levels
-        .plan(local_ranks, &Request::Reduce { root: 0, vector: token, op: Op::Or })
-        .then(levels.plan(&levels.leaders_with(0), &Request::Barrier { token }))
-        .then(levels.plan(local_ranks, &Request::Broadcast { root: 0, vector: token }))
+        .plan(local_ranks, &PlanRequest::Reduce { root: 0, vector: token, op: Op::Or })
+        .then(levels.plan(&levels.leaders_with(0), &PlanRequest::Barrier { token }))
+        .then(levels.plan(local_ranks, &PlanRequest::Broadcast { root: 0, vector: token }))
 }

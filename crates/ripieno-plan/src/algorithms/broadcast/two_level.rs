@@ -7,7 +7,7 @@
 //! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::{Entry, Group, Plan, PlanFunction, Span};
 
 /// Catalogue entry with the predicted cost and the source.
@@ -25,9 +25,9 @@ pub const ENTRY: Entry = Entry::new(
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     let levels = Levels::of(group);
     let leaders = levels.leaders_with(root);
-    let between = Request::Broadcast { root: group.topology().node(root), vector };
+    let between = PlanRequest::Broadcast { root: group.topology().node(root), vector };
     let local_ranks = levels.local_ranks();
     let leader = local_ranks.partition_point(|&rank| rank < leaders[levels.node]);
-    let inside = Request::Broadcast { root: leader, vector };
+    let inside = PlanRequest::Broadcast { root: leader, vector };
     levels.plan(&leaders, &between).then(levels.plan(local_ranks, &inside))
 }

@@ -8,7 +8,7 @@
 //! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::{Entry, Group, Op, Plan, PlanFunction, Span};
 
 /// Catalogue entry with the predicted cost and the source.
@@ -26,9 +26,9 @@ pub const ENTRY: Entry = Entry::new(
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     let levels = Levels::of(group);
     let leaders = levels.leaders_with(root);
-    let between = Request::Reduce { root: group.topology().node(root), vector, op };
+    let between = PlanRequest::Reduce { root: group.topology().node(root), vector, op };
     let local_ranks = levels.local_ranks();
     let leader = local_ranks.partition_point(|&rank| rank < leaders[levels.node]);
-    let inside = Request::Reduce { root: leader, vector, op };
+    let inside = PlanRequest::Reduce { root: leader, vector, op };
     levels.plan(local_ranks, &inside).then(levels.plan(&leaders, &between))
 }

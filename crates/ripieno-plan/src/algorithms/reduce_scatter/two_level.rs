@@ -9,7 +9,7 @@
 //! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
-use crate::request::Request;
+use crate::request::PlanRequest;
 use crate::{Entry, Group, Op, Plan, PlanFunction, Span};
 use alloc::vec::Vec;
 
@@ -34,12 +34,12 @@ pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
         // In the sending order of a ring.
         for node in (1..=node_count).map(|distance| (levels.node + node_count - distance) % node_count) {
             let chunks = &levels.pad_to_local_ranks(levels.leader_chunks(node, round, chunks))[..];
-            plan = plan.then(levels.plan_scattered(local_ranks, &Request::ReduceScatter { chunks, op }));
+            plan = plan.then(levels.plan_scattered(local_ranks, &PlanRequest::ReduceScatter { chunks, op }));
         }
         if let Some(leaders) = levels.co_leaders() {
             let node_chunk = |node| levels.leader_chunks(node, round, chunks)[levels.local_rank];
             let chunks: Vec<Span> = (0..node_count).map(node_chunk).collect();
-            plan = plan.then(levels.plan_scattered(&leaders, &Request::ReduceScatter { chunks: &chunks, op }));
+            plan = plan.then(levels.plan_scattered(&leaders, &PlanRequest::ReduceScatter { chunks: &chunks, op }));
         }
     }
     for (local_rank, &rank) in local_ranks.iter().enumerate().skip(levels.leader_count) {

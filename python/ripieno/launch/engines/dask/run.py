@@ -26,7 +26,7 @@ RESTART_S = 10.0
 PRIORITY = 1_000_000
 # Events of a task for subscribers to its worker: it has begun; its launcher closed the connection.
 BEGUN = "ripieno-rank-begun"
-DISCONNECTED = "ripieno-rank-hung-up"
+DISCONNECTED = "ripieno-rank-disconnected"
 
 logger = logging.getLogger("ripieno.dask")
 
@@ -87,7 +87,7 @@ class DaskRun(Run):
             with self._change:
                 self._change.wait_for(lambda: not self._unfinished, SHUTDOWN_S)
                 stuck = [self.places[rank] for rank in self._unfinished]
-            # A stopped process receives nothing, and Dask notices after minutes. Its nanny can end it.
+            # A suspended process receives no messages, and Dask detects this only after minutes. Its nanny can end it.
             if stuck and self._client.status == "running":
                 with suppress(Exception):
                     self._client.restart_workers(stuck, timeout=RESTART_S)
@@ -111,8 +111,8 @@ class DaskRun(Run):
         elif what == {"action": DISCONNECTED, "key": self._key(rank)}:
             self.failed(rank, f"its task on {self.places[rank]} has lost the connection to its launcher")
         elif isinstance(what, dict) and what.get("action") == "remove-worker":
-            by_itself = "its process ended, or its nanny has ended it"
-            why = "closed or retired on purpose" if what["expected"] else by_itself
+            unexpected = "its process ended, or its nanny has ended it"
+            why = "closed or retired on request" if what["expected"] else unexpected
             self.failed(rank, f"the worker {self.places[rank]} has left the cluster ({why})")
             self._left(rank)
 
@@ -121,7 +121,7 @@ class DaskRun(Run):
             error = future.exception()
             self.failed(rank, f"its task has failed on {self.places[rank]}: {type(error).__name__}: {error}")
         elif self._client.status != "running":
-            self.failed(None, "the scheduler is gone")
+            self.failed(None, "the connection to the scheduler is lost")
         elif future.status != "finished":
             self.failed(rank, f"its task is {future.status}, by another client")
         self._left(rank)
@@ -196,7 +196,7 @@ def _rank(invitation: Invitation, rank: int) -> None:
 
 
 class _Overdue(BaseException):
-    """Raised in the thread of a rank that still computes after its launcher has ended."""
+    """Raised in the thread of a rank that still runs after its launcher has ended."""
 
 
 class _RankGuard:

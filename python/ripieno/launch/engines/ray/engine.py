@@ -135,7 +135,7 @@ class RayEngine(Engine):
                 raise
         except ValueError as error:
             _session.leave()
-            raise InputError(f"Ray does not take that: {one_line(error)}") from error
+            raise InputError(f"Ray rejects this: {one_line(error)}") from error
         except BaseException:
             _session.leave()
             raise

@@ -48,7 +48,7 @@ def objects_on_actors(
     InputError
         If the number of objects differs from the number of ranks, or a dataset has fewer blocks than ranks.
     EngineError
-        If objects are not computed yet, and gangs occupy all CPUs, so that no CPU is left to compute them.
+        If objects are not computed yet, and the ranks of jobs occupy all CPUs, so that no CPU is left to compute them.
     Exception
         Raised by the task that computes an object.
     """
@@ -101,8 +101,8 @@ def _blocks(dataset: Any, workers: int) -> list[list[ray.ObjectRef]]:
     is_stored = isinstance(dataset, MaterializedDataset) and isinstance(dataset.schema().base_schema, pa.Schema)
     if not is_stored and not _free_cpus():
         raise EngineError(
-            "this Dataset does not lie in Ray's store as Arrow blocks yet, and all CPUs belong to gangs, so that none "
-            "is left to compute it: before launching, call its materialize() (if it was made of pandas frames: "
+            "this Dataset is not in Ray's store as Arrow blocks yet, and the ranks of jobs occupy all CPUs, so that "
+            "none is left to compute it: before launching, call its materialize() (if it consists of pandas frames: "
             "ray.data.from_arrow_refs(dataset.to_arrow_refs())), or launch fewer workers"
         )
     refs = dataset.to_arrow_refs()
@@ -119,8 +119,8 @@ def _await(refs: set[ray.ObjectRef], check: Callable[[], None]) -> None:
         return
     if not _free_cpus():
         raise EngineError(
-            f"{len(missing)} of {len(refs)} objects of Ray are not there yet, and all CPUs belong to gangs, so that "
-            "none is left to make them: wait for them before launching (ray.wait), or launch fewer workers"
+            f"{len(missing)} of {len(refs)} objects of Ray do not exist yet, and the ranks of jobs occupy all CPUs, so "
+            "that none is left to compute them: wait for them before launching (ray.wait), or launch fewer workers"
         )
     while missing:
         _, missing = ray.wait(missing, num_returns=len(missing), timeout=POLL_S, fetch_local=False)

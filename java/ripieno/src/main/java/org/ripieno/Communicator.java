@@ -74,12 +74,12 @@ public final class Communicator implements AutoCloseable {
    * @return the same array or buffer
    */
   public <A> A allreduce(A values, Op op) {
-    return inPlace(Call.of(Call.ALLREDUCE).op(op), values);
+    return inPlace(CallArguments.of(CallArguments.ALLREDUCE).op(op), values);
   }
 
   /** Start {@link #allreduce} in the background. */
   public <A> Handle<A> allreduceAsync(A values, Op op) {
-    return new Handle<>(this, Call.of(Call.ALLREDUCE).op(op), values);
+    return new Handle<>(this, CallArguments.of(CallArguments.ALLREDUCE).op(op), values);
   }
 
   /**
@@ -90,7 +90,7 @@ public final class Communicator implements AutoCloseable {
    */
   public <A> A reduce(A values, Op op, int root) {
     try (Values memory = Values.of(values)) {
-      Call.of(Call.REDUCE).op(op).number(root).run(this, memory);
+      CallArguments.of(CallArguments.REDUCE).op(op).number(root).run(this, memory);
       if (rank == root) {
         memory.copyBack();
       }
@@ -100,22 +100,22 @@ public final class Communicator implements AutoCloseable {
 
   /** Copy the root's values to every rank. Lengths are equal on all ranks. */
   public <A> A broadcast(A values, int root) {
-    return inPlace(Call.of(Call.BROADCAST).number(root), values);
+    return inPlace(CallArguments.of(CallArguments.BROADCAST).number(root), values);
   }
 
   /** Start {@link #broadcast} in the background. */
   public <A> Handle<A> broadcastAsync(A values, int root) {
-    return new Handle<>(this, Call.of(Call.BROADCAST).number(root), values);
+    return new Handle<>(this, CallArguments.of(CallArguments.BROADCAST).number(root), values);
   }
 
   /** Replace every rank's values with the combination over all ranks up to it. */
   public <A> A scan(A values, Op op) {
-    return inPlace(Call.of(Call.SCAN).op(op), values);
+    return inPlace(CallArguments.of(CallArguments.SCAN).op(op), values);
   }
 
   /** Replace every rank's values with the combination over all lower ranks; rank 0 keeps its own values. */
   public <A> A exscan(A values, Op op) {
-    return inPlace(Call.of(Call.EXSCAN).op(op), values);
+    return inPlace(CallArguments.of(CallArguments.EXSCAN).op(op), values);
   }
 
   /**
@@ -138,12 +138,12 @@ public final class Communicator implements AutoCloseable {
    * Gather in place: {@code all} has {@code counts[rank]} elements per rank, and this rank has set its own elements.
    */
   public <A> A allgatherInto(A all, long[] counts) {
-    return inPlace(Call.of(Call.ALLGATHER).counts(counts), all);
+    return inPlace(CallArguments.of(CallArguments.ALLGATHER).counts(counts), all);
   }
 
   /** Start {@link #allgatherInto} in the background. */
   public <A> Handle<A> allgatherIntoAsync(A all, long[] counts) {
-    return new Handle<>(this, Call.of(Call.ALLGATHER).counts(counts), all);
+    return new Handle<>(this, CallArguments.of(CallArguments.ALLGATHER).counts(counts), all);
   }
 
   /**
@@ -155,7 +155,7 @@ public final class Communicator implements AutoCloseable {
   public <A> A gather(A mine, int root) {
     long[] counts = allCounts(Values.countOf(mine));
     A all = withOwnPart(mine, counts);
-    inPlace(Call.of(Call.GATHER).counts(counts).number(root), all);
+    inPlace(CallArguments.of(CallArguments.GATHER).counts(counts).number(root), all);
     return rank == root ? all : null;
   }
 
@@ -170,7 +170,7 @@ public final class Communicator implements AutoCloseable {
   public <A> A scatter(A all, long[] counts, int root) {
     A buffer = rank == root ? all : Values.newArray(all, total(counts));
     try (Values memory = Values.of(buffer)) {
-      Call.of(Call.SCATTER).counts(counts).number(root).run(this, memory);
+      CallArguments.of(CallArguments.SCATTER).counts(counts).number(root).run(this, memory);
       // The root's array is only read.
       if (rank != root) {
         memory.copyBack();
@@ -190,7 +190,7 @@ public final class Communicator implements AutoCloseable {
   public <A> A reduceScatter(A values, long[] counts, Op op) {
     A mine = Values.newArray(values, total(counts));
     System.arraycopy(values, 0, mine, 0, Math.toIntExact(total(counts)));
-    inPlace(Call.of(Call.REDUCE_SCATTER).counts(counts).op(op), mine);
+    inPlace(CallArguments.of(CallArguments.REDUCE_SCATTER).counts(counts).op(op), mine);
     return ownPart(mine, counts);
   }
 
@@ -232,13 +232,13 @@ public final class Communicator implements AutoCloseable {
   /** Send values to another rank, which must {@link #receive receive} the same number of elements of the same type. */
   public void send(Object values, int to) {
     try (Values memory = Values.of(values)) {
-      Call.of(Call.SEND).number(to).run(this, memory);
+      CallArguments.of(CallArguments.SEND).number(to).run(this, memory);
     }
   }
 
   /** Fill {@code into} with the values that another rank sends. */
   public <A> A receive(A into, int from) {
-    return inPlace(Call.of(Call.RECEIVE).number(from), into);
+    return inPlace(CallArguments.of(CallArguments.RECEIVE).number(from), into);
   }
 
   /** Wait until every rank has called this method. */
@@ -302,7 +302,7 @@ public final class Communicator implements AutoCloseable {
     return address;
   }
 
-  private <A> A inPlace(Call call, A values) {
+  private <A> A inPlace(CallArguments call, A values) {
     try (Values memory = Values.of(values)) {
       call.run(this, memory);
       memory.copyBack();
@@ -311,14 +311,14 @@ public final class Communicator implements AutoCloseable {
   }
 
   private void exchange(Object out, long[] outCounts, Object into, long[] inCounts) {
-    run(Call.of(Call.ALLTOALL).counts(outCounts).inCounts(inCounts), out, into);
+    run(CallArguments.of(CallArguments.ALLTOALL).counts(outCounts).inCounts(inCounts), out, into);
   }
 
   private void rotateInto(Object out, Object into, int distance) {
-    run(Call.of(Call.ROTATE).number(distance), out, into);
+    run(CallArguments.of(CallArguments.ROTATE).number(distance), out, into);
   }
 
-  private void run(Call call, Object out, Object into) {
+  private void run(CallArguments call, Object out, Object into) {
     try (Values from = Values.of(out);
         Values to = Values.uninitialized(into)) {
       call.run(this, from, to);

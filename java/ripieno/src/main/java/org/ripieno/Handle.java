@@ -17,7 +17,7 @@ public final class Handle<A> {
   private final Cleaner.Cleanable cleanable;
   private boolean isTaken;
 
-  Handle(Communicator communicator, Call call, A result) {
+  Handle(Communicator communicator, CallArguments call, A result) {
     this.communicator = communicator;
     this.result = result;
     // The native handle keeps the memory until the call has ended.

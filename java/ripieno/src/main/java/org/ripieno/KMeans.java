@@ -171,7 +171,8 @@ public final class KMeans implements Serializable {
 
     KMeansModel run() {
       double scaledTol = tol == 0 ? 0 : tol * meanVariance();
-      Object centroids = initialCentroids == null ? new Seeding().centroids() : checkedInitialCentroids();
+      Object centroids =
+          initialCentroids == null ? new CentroidSeeding().centroids() : checkedInitialCentroids();
       Native.resetBounds(rows.address());
       int[] labels = new int[count];
       int[] previous = new int[count];
@@ -369,12 +370,12 @@ public final class KMeans implements Serializable {
     }
 
     /** Finds initial centroids: random rows, or k of the candidates that the rounds of k-means|| sample. */
-    private final class Seeding {
+    private final class CentroidSeeding {
       private final double[] distances = new double[count];
       private final int[] closest = new int[count];
       private Object candidates = rows.newValues(0);
 
-      Seeding() {
+      CentroidSeeding() {
         Arrays.fill(distances, Double.POSITIVE_INFINITY);
       }
 

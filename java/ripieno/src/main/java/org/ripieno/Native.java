@@ -3,7 +3,7 @@ package org.ripieno;
 /**
  * The native methods. Memory addresses point to direct buffers, which the caller keeps reachable until the call has
  * ended. Native objects are freed once, when no thread can use them any more. A {@code number} is the root, the peer or
- * the distance, depending on the collective, as in {@link Call}.
+ * the distance, depending on the collective, as in {@link CallArguments}.
  */
 final class Native {
   /** The value of a setting that is not set. */

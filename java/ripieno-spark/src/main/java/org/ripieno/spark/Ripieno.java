@@ -58,7 +58,7 @@ public final class Ripieno {
     awaitSlots(rows.rdd(), workers);
     JavaRDD<T> parts = rows.getNumPartitions() == workers ? rows : rows.repartition(workers);
     ClassTag<R> tag = ClassTag$.MODULE$.apply(Object.class);
-    Rank<T, R> rank = new Rank<>(Communicator.newToken(), function);
+    RankTask<T, R> rank = new RankTask<>(Communicator.newToken(), function);
     return parts.rdd().barrier().mapPartitions(rank, false, tag).toJavaRDD().collect();
   }
 
@@ -97,14 +97,14 @@ public final class Ripieno {
   }
 
   /** The body of a task: connects to the other ranks, runs the function, and reports its failure. */
-  private static final class Rank<T, R>
+  private static final class RankTask<T, R>
       extends AbstractFunction1<scala.collection.Iterator<T>, scala.collection.Iterator<R>>
       implements java.io.Serializable {
     private static final long serialVersionUID = 1;
     private final String token;
     private final RankFunction<T, R> function;
 
-    Rank(String token, RankFunction<T, R> function) {
+    RankTask(String token, RankFunction<T, R> function) {
       this.token = token;
       this.function = function;
     }

@@ -83,7 +83,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
 
   /** Return a reader of saved estimators. */
   public static MLReader<RipienoKMeans> read() {
-    return new Reader().read();
+    return new EstimatorReader().read();
   }
 
   /** Load a saved estimator. */
@@ -147,7 +147,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     if (!type.equals(FLOAT) && !type.equals(DOUBLE)) {
       throw new IllegalArgumentException("elementType=" + type + ": expected float or double");
     }
-    return Columns.withPrediction(schema, $(featuresCol), $(predictionCol));
+    return TableColumns.withPrediction(schema, $(featuresCol), $(predictionCol));
   }
 
   @Override
@@ -261,7 +261,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     return (RipienoKMeans) set(predictionCol, value);
   }
 
-  private static final class Reader implements DefaultParamsReadable<RipienoKMeans> {}
+  private static final class EstimatorReader implements DefaultParamsReadable<RipienoKMeans> {}
 
   /** The result of a rank. */
   private static final class RankResult implements java.io.Serializable {

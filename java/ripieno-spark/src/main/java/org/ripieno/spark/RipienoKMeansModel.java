@@ -52,7 +52,7 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
 
   /** Return a reader of saved models. */
   public static MLReader<RipienoKMeansModel> read() {
-    return new Reader().read();
+    return new ModelReader().read();
   }
 
   /** Load a saved model. */
@@ -91,7 +91,7 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
 
   @Override
   public StructType transformSchema(StructType schema) {
-    return Columns.withPrediction(schema, $(featuresCol), $(predictionCol));
+    return TableColumns.withPrediction(schema, $(featuresCol), $(predictionCol));
   }
 
   @Override
@@ -141,5 +141,5 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
     return label;
   }
 
-  private static final class Reader implements DefaultParamsReadable<RipienoKMeansModel> {}
+  private static final class ModelReader implements DefaultParamsReadable<RipienoKMeansModel> {}
 }

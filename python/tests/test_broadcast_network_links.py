@@ -1,4 +1,4 @@
-"""Broadcast variables over emulated cables, one of which fails during the broadcast."""
+"""Broadcast variables over emulated network links, one of which fails during the broadcast."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulat
 
 TIMEOUT_S = 60.0
 DISCONNECTED = 2
-#: Takes two seconds on a cable.
+#: Takes two seconds on a network link.
 VALUE_BYTES = 2_500_000
 PROGRAM = """
 import sys, time
@@ -49,7 +49,7 @@ while True:
 
 
 @pytest.mark.parametrize("strategy", ["csb", *exhaustively("chain", "splitstream", "bittorrent")])
-def test_all_other_ranks_get_the_value_when_a_cable_fails_meanwhile(strategy, tmp_path):
+def test_all_other_ranks_get_the_value_when_a_link_fails_meanwhile(strategy, tmp_path):
     words = [sys.executable, "-c", PROGRAM, strategy, str(VALUE_BYTES), str(DISCONNECTED), str(tmp_path)]
     with Lab(hosts=4, rate="10mbit") as lab:
         ranks = threading.Thread(

@@ -3,7 +3,7 @@ package org.ripieno;
 import java.lang.ref.Reference;
 
 /** The arguments of one collective call, apart from its memory. */
-final class Call {
+final class CallArguments {
   // Numbers of the collectives in native code.
   static final int BROADCAST = 0;
   static final int REDUCE = 1;
@@ -27,31 +27,31 @@ final class Call {
   private long[] counts;
   private long[] inCounts;
 
-  private Call(int collective) {
+  private CallArguments(int collective) {
     this.collective = collective;
   }
 
-  static Call of(int collective) {
-    return new Call(collective);
+  static CallArguments of(int collective) {
+    return new CallArguments(collective);
   }
 
-  Call op(Op op) {
+  CallArguments op(Op op) {
     this.op = op.ordinal();
     return this;
   }
 
   /** Set the root, the peer or the distance, depending on the collective. */
-  Call number(long number) {
+  CallArguments number(long number) {
     this.number = number;
     return this;
   }
 
-  Call counts(long[] counts) {
+  CallArguments counts(long[] counts) {
     this.counts = counts;
     return this;
   }
 
-  Call inCounts(long[] counts) {
+  CallArguments inCounts(long[] counts) {
     this.inCounts = counts;
     return this;
   }

@@ -7,8 +7,8 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /** Checks the input columns of a table and adds its output columns. */
-final class Columns {
-  private Columns() {}
+final class TableColumns {
+  private TableColumns() {}
 
   static StructType withPrediction(StructType schema, String features, String prediction) {
     if (!Arrays.asList(schema.fieldNames()).contains(features)) {
