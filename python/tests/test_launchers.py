@@ -109,7 +109,10 @@ def test_the_first_host_of_a_list(nodelist, first):
 @pytest.mark.parametrize(
     ("variables", "sentence"),
     [
-        ({"OMPI_COMM_WORLD_RANK": "x", "OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_RANK='x': expected a whole number"),
+        (
+            {"OMPI_COMM_WORLD_RANK": "x", "OMPI_COMM_WORLD_SIZE": "2"},
+            "OMPI_COMM_WORLD_RANK='x': expected a whole number",
+        ),
         (recorded.STEP | {"SLURM_PROCID": "3"}, "SLURM_PROCID=3: expected 0 … 2, of 3 ranks"),
     ],
 )
