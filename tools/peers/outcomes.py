@@ -83,6 +83,17 @@ def following(log: Path, first: int, last_words: str) -> int:
     return int(last["index"]) + 1
 
 
+def resumed(log: Path) -> tuple[int, int]:
+    """Return the number of the first test without an outcome and the number of tests, at least 1. Remove the entries of
+    a test that was interrupted.
+    """
+    tests = read(log)
+    ended = [each for each in tests if "outcome" in each]
+    if len(ended) < len(tests):
+        log.write_text("".join(json.dumps(each) + "\n" for each in ended))
+    return len(ended), tests[0]["of"] if tests else 1
+
+
 def read(log: Path) -> list[dict[str, Any]]:
     """Return a dict for each test that began, with its "test" and "index", the number "of" tests, the failures of ranks
     ("rank 1"), and its "outcome" and the reason as "text" if it has ended.

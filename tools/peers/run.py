@@ -6,7 +6,7 @@
     python tools/peers/run.py mpi4py-programs                beside mpi4py and Open MPI: make .venv/.bench .venv/.peers
     python tools/peers/run.py graphalytics --tree FOLDER     the graphs of LDBC, which are in no package index
     python tools/peers/run.py torch --record                 write the results into docs/tests.md, too
-    python tools/peers/run.py mpi4py --resume                parts without stored results, and the table of all
+    python tools/peers/run.py mpi4py --resume                tests without stored results, and the table of all
 
 The sources that are not installed are fetched into target/peers. `SUITES` lists the suites: to add one, add an entry
 with a function that runs a part of it. A failure counts as documented if known.json gives a reason for its name. Parts
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], help="parts of the suite")
     parser.add_argument("--tree", type=Path, help="folder with the sources")
     parser.add_argument("--jobs", type=int, default=1, help="parts that run side by side")
-    parser.add_argument("--resume", action="store_true", help="run only the parts without stored results")
+    parser.add_argument("--resume", action="store_true", help="run only the tests without stored results")
     parser.add_argument("--record", action="store_true", help="store the results, and write them into docs/tests.md")
     options = parser.parse_args()
     FETCHED.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def main() -> None:
             began_s = time.monotonic()
             all_parts = [part for part in suite.parts(tree) if count == suite.ranks[0] or part not in suite.local_parts]
             parts = options.only or all_parts
-            run_part = partial(stored if options.resume else run, title, tree, rank_count=count)
+            run_part = partial(resume if options.resume else run, title, tree, rank_count=count)
             with ThreadPoolExecutor(options.jobs) as pool:
                 found = [result for part in pool.map(run_part, parts) for result in part.items()]
             elapsed_s = round(time.monotonic() - began_s)
@@ -131,19 +131,20 @@ def main() -> None:
 def run(title: str, tree: Path, part: str, rank_count: int) -> Results:
     """Run a part of a suite, store its results, and return them."""
     path = results_path(title, part, rank_count)
+    for each in (path, path.with_suffix(".log")):
+        each.unlink(missing_ok=True)
+    return resume(title, tree, part, rank_count)
+
+
+def resume(title: str, tree: Path, part: str, rank_count: int) -> Results:
+    """Return the results of a part from an earlier run; run its tests that have none."""
+    path = results_path(title, part, rank_count)
+    if path.exists():
+        return json.loads(path.read_text())  # type: ignore[no-any-return]
     path.parent.mkdir(exist_ok=True)
-    path.unlink(missing_ok=True)
     results = SUITES[title].run(tree, part, rank_count)
     path.write_text(json.dumps(results, indent=1))
     return results
-
-
-def stored(title: str, tree: Path, part: str, rank_count: int) -> Results:
-    """Return the results of a part from an earlier run; run it if there are none."""
-    try:
-        return json.loads(results_path(title, part, rank_count).read_text())  # type: ignore[no-any-return]
-    except FileNotFoundError:
-        return run(title, tree, part, rank_count)
 
 
 def results_path(title: str, part: str, rank_count: int) -> Path:
@@ -176,9 +177,12 @@ def fetch(suite: Suite) -> Path:
 
 
 def run_mpi4py(tree: Path, module: str, rank_count: int) -> Results:
-    """Return the outcome of every test of a module. After a failure that ended a world, the next one continues."""
-    log = empty_log(f"mpi4py-{rank_count}", module)
-    script, first, total = Path(__file__).with_name("mpi4py_ranks.py"), 0, 1
+    """Return the outcome of every test of a module. After a failure that ended a world, the next one continues.
+
+    Tests of an earlier run of the module keep their outcomes.
+    """
+    log, script = log_path(f"mpi4py-{rank_count}", module), Path(__file__).with_name("mpi4py_ranks.py")
+    first, total = outcomes.resumed(log)
     while first < total:
         command = [sys.executable, "-m", "ripieno", "run", "-n", rank_count, script, tree.resolve(), log, first, module]
         try:
@@ -200,10 +204,17 @@ def run_torch(tree: Path, part: str, rank_count: int) -> Results:
     return results_of(log)
 
 
-def empty_log(folder: str, part: str) -> Path:
-    """Return the path of a new log."""
+def log_path(folder: str, part: str) -> Path:
+    """Return the path of a log, which may exist."""
     log = FETCHED / folder / f"{part}.log"
     log.parent.mkdir(exist_ok=True)
+    log.touch()
+    return log
+
+
+def empty_log(folder: str, part: str) -> Path:
+    """Return the path of a new log."""
+    log = log_path(folder, part)
     log.write_text("")
     return log
 
