@@ -241,11 +241,19 @@ def test_layout_writes_positions_and_draws_the_graph(folder, dim, capfd):
     expected = rp.FruchtermanReingold(dim, random_state=2).fit(rp.Graph(edges, directed=False))
     np.testing.assert_array_equal(np.load("result/positions.npy"), expected.positions_)
     assert np.load("result/vertices.npy").tolist() == [0, 1, 2, 9]
-    assert (facts["row_count"], facts["edge_count"], facts["iteration_count"]) == (4, 8, expected.n_iter_)
+    assert (facts["row_count"], facts["edge_count"], facts["iteration_count"]) == (4, 4, expected.n_iter_)
     page = (folder / "result" / "report.html").read_text()
     assert "<script" not in page and "all pairs" in page
     output = capfd.readouterr()
     assert output.out == "result/report.html\n" and f"{expected.n_iter_} iterations, all pairs, " in output.err
+
+
+def test_layout_draws_a_graph_with_names(folder):
+    (folder / "edges.csv").write_text("source,target\nann,bob\nbob,cid\n")
+    assert main(["layout", "edges.csv", "--undirected"]) == 0
+
+    assert np.load("result/vertices.npy").tolist() == ["ann", "bob", "cid"]
+    assert "The graph" in (folder / "result/report.html").read_text()
 
 
 def test_layout_reports_its_approximation(folder, capfd):

@@ -79,6 +79,8 @@ def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
         text = f"At most {scatter.POINT_LIMIT:,} vertices, without edges."
         return Charted("The graph", text, scatter.scatter_chart("vertices", positions))
     edges = graph.read_share(0, 1)
-    ends = np.searchsorted(model.vertices_, np.stack([edges.sources, edges.targets], axis=1))
+    ends = np.stack([edges.sources, edges.targets], axis=1)
+    if graph.labels is None:
+        ends = np.searchsorted(model.vertices_, ends)
     text = f"Vertices and, of the edges, at most {scatter.EDGE_LIMIT:,}."
     return Charted("The graph", text, scatter.graph_chart("graph", positions, ends))

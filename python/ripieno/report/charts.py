@@ -18,6 +18,7 @@ from ripieno.algorithms.clock import IterationTime
 with needs("reports"):
     import matplotlib
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.gridspec import GridSpec
     from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -94,8 +95,18 @@ def inertia_chart(history: Sequence[tuple[float, float]]) -> str:
         )
 
 
-def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = False, x: str = "iteration") -> str:
-    """Return a chart with one panel per series, numbered from 1; `log` allows logarithmic scales for wide ranges."""
+def line_chart(
+    name: str,
+    series: Mapping[str, Sequence[float]],
+    *,
+    log: bool = False,
+    from_zero: bool = False,
+    x: str = "iteration",
+) -> str:
+    """Return a chart with one panel per series, numbered from 1.
+
+    `log` allows logarithmic scales for wide ranges. With `from_zero` the vertical axes begin at 0.
+    """
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
         panels = figure.subplots(1, len(series), squeeze=False)[0]
@@ -110,6 +121,8 @@ def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = 
             if log and np.nanmax(shown) >= 10 * np.nanmin(shown) > 0:
                 axes.set_yscale("log")
             axes.margins(y=0.12)
+            if from_zero:
+                axes.set_ylim(0, 1.08 * max(shown))
             axes.set_xlim(0.5, len(numbers) + 0.5)
             _label(axes, x, "")
         text = (f"{title} goes from {values[0]:.6g} to {values[-1]:.6g}" for title, values in series.items())
@@ -131,6 +144,7 @@ def bar_chart(name: str, values: Mapping[str, float]) -> str:
         axes.grid(visible=True, axis="x")
         axes.grid(visible=False, axis="y")
         axes.axvline(0, color=MUTED, linewidth=1)
+        short_labels(axes.xaxis)
         largest = next(iter(values))
         return svg_in_both_widths(
             figure, name, escape(f"The largest of {len(values)}: {largest} with {values[largest]:.6g}.")
@@ -149,6 +163,8 @@ def residual_chart(predicted: NDArray[np.float64], residuals: NDArray[np.float64
         right.hist(residuals, bins=min(40, max(5, len(residuals) // 10)), color=FIRST)
         right.set_title("rows")
         right.set_xlabel("residual")
+        for axis in (left.xaxis, left.yaxis, right.xaxis):
+            short_labels(axis)
         spread = float(np.std(residuals))
         return svg_in_both_widths(
             figure, "residuals", f"Residuals of {len(residuals)} rows, with the deviation {spread:.4g}."
@@ -251,6 +267,12 @@ def _label(axes: Axes, x: str, y: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.xaxis.set_major_locator(MaxNLocator(12, integer=True, min_n_ticks=1))
+
+
+def short_labels(axis: Axis) -> None:
+    """Label few values of an axis, and large ones with a suffix, so that labels never overlap."""
+    axis.set_major_locator(MaxNLocator(6))
+    axis.set_major_formatter(FuncFormatter(_short))
 
 
 def _short(value: float, _: object) -> str:

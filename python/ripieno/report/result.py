@@ -55,7 +55,7 @@ def charts_of(about: About | None) -> list[Charted]:
             "share of the variance": about.variance_shares.tolist(),
             "sum of the shares": np.cumsum(about.variance_shares).tolist(),
         }
-        svg = charts.line_chart("variance", shares, x="axis")
+        svg = charts.line_chart("variance", shares, from_zero=True, x="axis")
         text = "Share of the variance of each axis, and the cumulative share."
         found.append(Charted("Variance along the axes", text, svg))
     if about is not None and about.coefficients:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno._extras import needs
-from ripieno.report.charts import FIRST, MUTED, STYLE, WIDTH_INCHES, point_area, svg_of
+from ripieno.report.charts import FIRST, MUTED, STYLE, WIDTH_INCHES, point_area, short_labels, svg_of
 
 with needs("reports"):
     import matplotlib
@@ -77,6 +77,8 @@ def graph_chart(
         axes.scatter(points[:, 0], points[:, 1], s=areas, color=colors, linewidths=0, alpha=0.7, zorder=2)
         if positions.shape[1] > 1:
             axes.set_aspect("equal", adjustable="datalim")
+        short_labels(axes.xaxis)
+        short_labels(axes.yaxis)
         return svg_of(figure, name, f"{len(points)} points, {len(lines)} lines between them.")
 
 
