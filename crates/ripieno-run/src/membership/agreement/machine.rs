@@ -28,8 +28,8 @@ pub struct Agreement {
     has_withdrawn: bool,
     /// Ranks that will never take part again.
     ended: BTreeSet<usize>,
-    /// Ranks that exceeded the silence timeout. If such a rank has ended, it may have continued in another partition
-    /// before its end.
+    /// Ranks that exceeded the silence timeout, or ended without an answer to repeated queries. If such a rank has
+    /// ended, it may have continued in another partition before its end.
     suspected: BTreeSet<usize>,
     last_received: BTreeMap<usize, Duration>,
     /// Start of the answer timeout of each queried rank.
@@ -78,6 +78,9 @@ impl Agreement {
                 self.receive(now, peer, message, &mut outputs);
             }
             AgreementEvent::Ended { peer } => {
+                if self.is_unanswered(peer, now) {
+                    self.suspected.insert(peer);
+                }
                 self.ended.insert(peer);
             }
             AgreementEvent::Withdraw => self.withdraw(&mut outputs),
@@ -275,6 +278,14 @@ impl Agreement {
     /// Return whether no further message can be expected from `peer`.
     fn is_excludable(&self, peer: usize, now: Duration) -> bool {
         self.ended.contains(&peer) || self.is_silent(peer, now) || self.is_late(peer, now)
+    }
+
+    /// Return whether `peer` has left a repeated query without an answer.
+    fn is_unanswered(&self, peer: usize, now: Duration) -> bool {
+        let last_received = self.last_received.get(&peer).copied().unwrap_or_default();
+        self.queried_since.get(&peer).is_some_and(|&queried_since| {
+            last_received < queried_since && now.saturating_sub(queried_since) > self.timeouts.resend_interval()
+        })
     }
 
     fn is_silent(&self, peer: usize, now: Duration) -> bool {

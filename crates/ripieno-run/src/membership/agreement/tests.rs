@@ -211,6 +211,21 @@ fn an_isolated_rank_gives_up_within_a_few_timeouts() {
 }
 
 #[test]
+fn a_rank_does_not_continue_alone_after_ranks_that_did_not_answer_end() {
+    for (queried_for, continues) in [(Duration::from_millis(100), true), (Duration::from_millis(600), false)] {
+        let mut ranks = AgreementRanks::new(3, false);
+        // Ranks 1 and 2 continue without rank 0, which they do not hear, and end soon after it has begun.
+        ranks.unreachable = vec![1, 2];
+        ranks.begin(0);
+        ranks.pass(queried_for);
+        [1, 2].into_iter().for_each(|peer| ranks.event(0, AgreementEvent::Ended { peer }));
+        ranks.pass(Duration::from_secs(3));
+        assert_eq!(ranks.decided[0].is_some(), continues, "after {queried_for:?}");
+        assert_eq!(ranks.gave_up[0].is_some(), !continues, "after {queried_for:?}");
+    }
+}
+
+#[test]
 fn on_one_node_a_single_rank_continues_without_suspended_ranks() {
     let mut ranks = AgreementRanks::new(4, true);
     ranks.unreachable = vec![0, 1, 3];
