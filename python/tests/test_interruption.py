@@ -82,7 +82,7 @@ def test_a_rank_of_a_lab_that_starts_when_sigterm_arrives_is_reaped(monkeypatch)
     monkeypatch.setattr(subprocess.Popen, "_execute_child", start_and_signal)
     monkeypatch.setattr(lab_run.kernel, "inside", lambda _: nullcontext())
     monkeypatch.setattr(lab_run.kernel, "new_pid_namespace", nullcontext)
-    program = lab_run.LabProgram(["sleep", "600"], [lab_run.Host("h0", "127.0.0.1", 0, 0)], ranks_per_host=3)
+    program = lab_run.LabProgram(["sleep", "600"], [lab_run.LabHost("h0", "127.0.0.1", 0, 0)], ranks_per_host=3)
 
     with pytest.raises(SystemExit), exit_on_sigterm():
         lab_run.run(program, lambda host: host.name, lambda _, command: list(command))

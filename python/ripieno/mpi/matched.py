@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ripieno.comm.mailbox import Message as Received
+from ripieno.comm.mailbox import ReceivedMessage
 from ripieno.errors import InputError
 from ripieno.mpi.buffers import incoming
 from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
@@ -24,7 +24,7 @@ class Message:
         Another reference to this message is created. By default it is null.
     """
 
-    _received: Received[Any] | None
+    _received: ReceivedMessage[Any] | None
 
     def __new__(cls, message: Message | None = None) -> Self:
         if not isinstance(message, Message | None):
@@ -34,7 +34,7 @@ class Message:
         return made
 
     @classmethod
-    def _of(cls, received: Received[Any]) -> Message:
+    def _of(cls, received: ReceivedMessage[Any]) -> Message:
         made = cls()
         made._received = received
         return made
@@ -110,7 +110,7 @@ class Message:
                 return _copied, (type(self), name)
         raise InputError("a message that was found cannot be pickled; receive it first")
 
-    def _taken(self) -> Received[Any]:
+    def _taken(self) -> ReceivedMessage[Any]:
         """Return the message that was found; this reference becomes null."""
         if self._received is None:
             raise InputError("message: MESSAGE_NULL: expected one that a probe has found; it is received once")
@@ -124,4 +124,4 @@ def _copied(cls: type[Message], name: str) -> Message:
 
 
 MESSAGE_NULL = Message()
-MESSAGE_NO_PROC = Message._of(Received(None, PROC_NULL, ANY_TAG))
+MESSAGE_NO_PROC = Message._of(ReceivedMessage(None, PROC_NULL, ANY_TAG))

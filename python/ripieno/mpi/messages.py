@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ripieno.comm.mailbox import ANY_TAG as MAILBOX_ANY_TAG
-from ripieno.comm.mailbox import Mailbox, Message, Receive
+from ripieno.comm.mailbox import Mailbox, Receive, ReceivedMessage
 from ripieno.errors import InputError
 from ripieno.mpi.base import MpiRank
 from ripieno.mpi.buffers import incoming, outgoing
@@ -25,7 +25,7 @@ from ripieno.mpi.status import Status, noted
 _POLL_S = 0.0002
 
 #: The message of a receive from `PROC_NULL`.
-_NOTHING: Message[Any] = Message(None, PROC_NULL, ANY_TAG)
+_NOTHING: ReceivedMessage[Any] = ReceivedMessage(None, PROC_NULL, ANY_TAG)
 
 
 class MpiMessageCalls(MpiRank):
@@ -215,7 +215,7 @@ class MpiMessageCalls(MpiRank):
             return _done()
         mailbox = self._comm._mailbox
         if dest == self.rank:
-            message = Message(_copied(obj), dest, tag)
+            message = ReceivedMessage(_copied(obj), dest, tag)
             mailbox.deliver(message, 0)
             return _until_received(mailbox, message) if is_synchronous else _done()
         handle = self._comm.send_async(obj, dest, tag=tag)
@@ -282,7 +282,7 @@ class MpiMessageCalls(MpiRank):
         noted(status, message.source, _tag_of(message), message.value)
         return Matched(MESSAGE_NO_PROC) if source == PROC_NULL else Matched._of(message)
 
-    def _message(self, source: int, tag: int, timeout_s: float | None) -> Message[Any]:
+    def _message(self, source: int, tag: int, timeout_s: float | None) -> ReceivedMessage[Any]:
         if source == PROC_NULL:
             return _NOTHING
         wanted = None if source == ANY_SOURCE else source
@@ -308,7 +308,7 @@ def _progress(mailbox: Mailbox, own_rank: int) -> None:
             receive.done  # noqa: B018  # processes messages
 
 
-def _until_received(mailbox: Mailbox, message: Message[Any]) -> Request:
+def _until_received(mailbox: Mailbox, message: ReceivedMessage[Any]) -> Request:
     """Return a request that completes when a message of this rank to itself is received."""
 
     def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
@@ -329,7 +329,7 @@ def _put(into: Elements, value: Any) -> None:
     into.write(value, is_whole=False)
 
 
-def _tag_of(message: Message[Any]) -> int:
+def _tag_of(message: ReceivedMessage[Any]) -> int:
     return int(message.tag or 0)
 
 
