@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -13,6 +13,10 @@ from ripieno.mpi import constants
 from ripieno.mpi.constants import ORDER_C, ORDER_FORTRAN
 from ripieno.mpi.layouts import Layout, Piece, joined
 from ripieno.mpi.unsupported import refusing
+
+if TYPE_CHECKING:
+    from ripieno.mpi.buffers import BufferArgument
+    from ripieno.mpi.elements import Elements
 
 #: Combiners with displacements in bytes.
 _IN_BYTES = ("HVECTOR", "HINDEXED", "HINDEXED_BLOCK", "STRUCT", "RESIZED")
@@ -316,7 +320,7 @@ class Datatype:
         """Copy the whole elements of `inbuf` to byte `position` of `outbuf`, and return the position behind them."""
         from ripieno.mpi.buffers import buffer_of, octets_of
 
-        given = buffer_of(self._whole_elements(inbuf, "Pack"), "Pack").elements.read().view(np.uint8)
+        given = self._whole_elements(buffer_of([inbuf, self], "Pack")).read().view(np.uint8)
         target = octets_of(outbuf, "Pack", is_written=True)
         _check_room("Pack", position, given.size, target.size)
         target[position : position + given.size] = given
@@ -326,7 +330,7 @@ class Datatype:
         """Fill the whole elements of `outbuf` from byte `position` of `inbuf`, and return the position behind them."""
         from ripieno.mpi.buffers import incoming, octets_of
 
-        into = incoming(self._whole_elements(outbuf, "Unpack"), "Unpack").elements
+        into = self._whole_elements(incoming([outbuf, self], "Unpack"))
         source = octets_of(inbuf, "Unpack")
         _check_room("Unpack", position, into.nbytes, source.size)
         into.write(source[position : position + into.nbytes])
@@ -336,13 +340,11 @@ class Datatype:
         """Return the number of bytes that `count` packed elements take."""
         return self.layout.value_count * self.dtype.itemsize * _count("count", count)
 
-    def _whole_elements(self, buffer: Any, call: str) -> list[Any]:
-        """Return a buffer argument with the elements that fit into `buffer`; a rest of its memory is not used."""
-        from ripieno.mpi.buffers import octets_of
-
-        if self.extent <= 0:
-            return [buffer, self]
-        return [buffer, octets_of(buffer, call).size // self.extent, self]
+    def _whole_elements(self, buffer: BufferArgument) -> Elements:
+        """Return the elements that fit into a buffer; a rest of its memory is not used."""
+        if self.extent > 0:
+            buffer = buffer._replace(counts=buffer.memory.nbytes // self.extent)
+        return buffer.elements
 
     @property
     def _is_constant(self) -> bool:

@@ -253,18 +253,21 @@ class CallQueue:
 
     def _run_next(self) -> None:
         call, future = self._calls.popleft()
-        _fulfill(future, call)
+        try:
+            result = call()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            # The caller may free or resize its arrays as soon as it has the result.
+            del call
+            future.set_result(result)
 
 
 def run_now(call: Callable[[], Any]) -> QueuedCall:
     """Run a call that waits for no other rank. Its handle reports the result or the error."""
     future: Future[Any] = Future()
-    _fulfill(future, call)
-    return QueuedCall(future)
-
-
-def _fulfill(future: Future[Any], call: Callable[[], Any]) -> None:
     try:
         future.set_result(call())
     except BaseException as error:
         future.set_exception(error)
+    return QueuedCall(future)
