@@ -267,6 +267,7 @@ FORMER = {
         "--n-clusters",
         "--n-components",
         "--starts",
+        "--threshold",
         "--tolerance",
     ),
     *("--block", "--force", "--jobs", "--n-jobs", "--output", "--processes", "--silent", "--vertices", "--write"),

@@ -14,6 +14,8 @@ import pytest
 import ripieno as rp
 from ripieno.cli import main
 from ripieno.files.tables import ARRAY_FORMATS
+from scipy.io import mmwrite
+from scipy.sparse import csr_matrix, save_npz
 from sklearn.datasets import dump_svmlight_file
 from varied import exhaustively
 
@@ -115,6 +117,23 @@ def test_classes_of_new_libsvm_text():
     fitted = rp.LogisticRegression().fit(X, (PRICE > 5).astype(int))
     np.testing.assert_array_equal(predictions("later.svm"), fitted.predict(MORE))
     np.testing.assert_array_equal(rp.LogisticRegression.load("result").predict(MORE), fitted.predict(MORE))
+
+
+@pytest.mark.parametrize("name", ["more.npy", "more.npz", "more.mtx", "later.csv"])
+def test_a_model_of_sparse_rows_reads_every_format(name):
+    train = pd.read_csv("prices.csv").drop(columns="price").assign(kind=CLASSES)
+    is_table = name.endswith(".csv")
+    model = rp.SparseSGD(random_state=0).fit(*((train, "kind") if is_table else (X, CLASSES)))
+    model.save("model")
+    save_npz("more.npz", csr_matrix(MORE))
+    mmwrite("more.mtx", csr_matrix(MORE))
+    later = pd.read_csv("later.csv").rename(columns={"price": "kind"})
+    later.to_csv("later.csv", index=False)
+
+    assert main(["predict", "model", name, "-o", "kinds.npy", "-q"]) == 0
+
+    expected = model.predict(later.drop(columns="kind") if is_table else MORE)
+    assert np.load("kinds.npy").tolist() == expected.tolist()
 
 
 def test_a_file_has_the_format_of_its_name(capfd):

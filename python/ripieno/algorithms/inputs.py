@@ -16,9 +16,11 @@ from sklearn.utils.validation import _check_feature_names, validate_data
 from ripieno.algorithms.column_choice import fitted_columns
 from ripieno.errors import InputError, MissingColumn
 from ripieno.files.frames import arrow_stream_as_table, is_list, list_column, list_matrix, without_index
-from ripieno.files.sources import PathLike
+from ripieno.files.sources import File, PathLike, expand_keyed
 from ripieno.input import Split, TableFiles
+from ripieno.input.columns.patches import PatchText
 from ripieno.input.matrix import BinaryFiles, Dataset, InMemorySparse, RowsInMemory, is_path_like, open_source
+from ripieno.input.matrix.dataset import SUFFIXES
 from ripieno.input.matrix.sparse_files import LibsvmFiles, SparseFiles
 from ripieno.wire.arrays import check_unmasked
 
@@ -38,6 +40,15 @@ def is_in_libsvm(X: Any) -> TypeGuard[PathLike | Sequence[PathLike] | LibsvmFile
     return is_path_like(X) or isinstance(X, LibsvmFiles)
 
 
+def is_in_columns(X: Any) -> bool:
+    """Return whether X refers to files of tables, arrays or matrices. All other files are read as libsvm text."""
+    if not is_path_like(X):
+        return isinstance(X, TableFiles | Dataset)
+    items = [X] if isinstance(X, str | os.PathLike) else X
+    kinds = {File(path, 0).inner_suffix for item in items for path, _ in expand_keyed(item)}
+    return not kinds.isdisjoint(SUFFIXES) and kinds.isdisjoint(PatchText.suffixes)
+
+
 def open_rows_or_sparse(
     estimator: BaseEstimator, X: Input | SparseFiles, *, reset: bool, min_rows: int = 1
 ) -> Dataset | RowsInMemory | InMemorySparse:
@@ -47,7 +58,7 @@ def open_rows_or_sparse(
     """
     rows: Any = X
     first_column = None
-    files = X if isinstance(X, SparseFiles) else _sparse_files(X)
+    files = X if isinstance(X, SparseFiles) else sparse_files(X)
     if files is not None:
         rows, first_column = files.read(None if reset else _text_columns(estimator, files))
     if reset:
@@ -68,7 +79,8 @@ def open_rows_or_sparse(
     return InMemorySparse.of(matrix)
 
 
-def _sparse_files(X: Input) -> SparseFiles | None:
+def sparse_files(X: Input) -> SparseFiles | None:
+    """Return the files of sparse rows that X names, or None if it names none."""
     if not is_path_like(X):
         return None
     return SparseFiles.find([os.fspath(path) for path in ([X] if isinstance(X, str | os.PathLike) else X)])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
-from ripieno.plan import CheckedPlans
 from ripieno.wire.arrays import (
     check_combinable,
     fill,
@@ -21,6 +20,9 @@ from ripieno.wire.arrays import (
     required,
 )
 from ripieno.wire.calls import NativeCalls
+
+if TYPE_CHECKING:
+    from ripieno.plan import CheckedPlans
 
 
 class OwnPlans(CallBase):
@@ -47,6 +49,9 @@ class OwnPlans(CallBase):
             that the checked collective does not promise are undefined. None on a rank that the collective promises
             nothing, such as a rank other than the root in a reduce.
         """
+        # Imported here, because few programs use plans, and every process imports this module.
+        from ripieno.plan import CheckedPlans
+
         if not isinstance(plans, CheckedPlans):
             raise InputError(
                 f"run: plans={plans!r}: expected the result of ripieno.plan.check(plans); plans that were not checked "

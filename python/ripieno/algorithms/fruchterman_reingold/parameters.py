@@ -39,6 +39,7 @@ class LayoutParameters(RandomParameters, ObservedParameters, FitParameters):
         """The fit ends when the square root of the sum of all squared moves, divided by the number of vertices, is
         below this.""",
         default=1e-4,
+        options=("--tol",),
     )
     init: str | ArrayLike | Mapping[Any, ArrayLike] = parameter(
         OneOf("random", other="array of shape (n, dim) or dict"),

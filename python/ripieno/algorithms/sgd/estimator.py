@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ripieno.algorithms.class_scores import Reals, weight_count
 from ripieno.algorithms.classifier import LinearClassifier
 from ripieno.algorithms.column_choice import TargetChoice, chosen, fitted_columns
-from ripieno.algorithms.inputs import is_in_libsvm, rows_in_memory
+from ripieno.algorithms.inputs import is_in_columns, is_in_libsvm, open_for_prediction, rows_in_memory, sparse_files
 from ripieno.algorithms.metrics import accuracy
 from ripieno.algorithms.own_rows import agreed, classes_of_all, opening, own_points
 from ripieno.algorithms.reported import PlainReport, reported
@@ -164,8 +164,8 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
             return accuracy(y, np.concatenate(predictions), sample_weight)
         X, y = chosen(X, y, {})
         if y is None:
-            if not is_in_libsvm(X):
-                raise InputError("y=None: expected the class of each row; only files contain classes")
+            if is_in_columns(X) or not is_in_libsvm(X):
+                raise InputError("y=None: expected the class of each row; only files of libsvm text contain classes")
             y = self._read(X).labels
         return accuracy(y, self.predict(X), sample_weight)
 
@@ -277,8 +277,10 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
         return scores
 
     def _read(self, X: Any) -> RowShare:
-        """Return all rows with the columns of the fit; arrays have no labels."""
-        if is_in_libsvm(X):
+        """Return all rows with the columns of the fit; only libsvm text has labels."""
+        if is_in_columns(X):
+            rows = RowShare(self._read_columns(X), ())
+        elif is_in_libsvm(X):
             rows = LibsvmFiles.open(X).read_share(0, 1)
             # Ignore columns that were absent from the fit.
             rows = replace(rows, points=rows.points[:, self._columns.start : self._columns.stop])
@@ -287,6 +289,16 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
             matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
             rows = RowShare(csr_matrix(matrix), ())
         return rows if self.n_features is None else replace(rows, points=hashed(rows.points, self.n_features))
+
+    def _read_columns(self, X: Any) -> csr_matrix:
+        """Return the rows of files of tables, arrays or sparse matrices, without the target column of the fit."""
+        sparse = sparse_files(X)
+        if sparse is not None:
+            matrix = validate_data(self, sparse.read()[0], reset=False, accept_sparse="csr", dtype=np.float64)
+            return csr_matrix(matrix)
+        source, target = open_for_prediction(self, X, getattr(self, "_target_name", None), classes=self.classes_)
+        points = source.read_share(0, 1).points
+        return csr_matrix(points if target is None else np.delete(points, target, axis=1), dtype=np.float64)
 
     def _has_probabilities(self) -> bool:
         """Return True if the scores define probabilities, else raise AttributeError, as `available_if` expects."""
