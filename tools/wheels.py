@@ -26,6 +26,8 @@ import zopfli.zlib
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
+#: Programs that use an installed wheel: one that launches ranks, and one rank of two.
+TRIALS = ROOT / "tools/trials"
 
 #: Maximum size of a wheel, and maximum processor time of `import ripieno`.
 MOST_BYTES = 5 << 20
@@ -41,34 +43,6 @@ INLINED_COST = 70
 
 #: With one iteration the native module is a quarter of a percent larger, and takes equally long.
 ZOPFLI_ITERATIONS = 5
-
-#: Test program for a wheel in a clean environment.
-TRIAL = """
-import numpy as np, ripieno as rp
-def program(comm):
-    return float(comm.allreduce(np.ones(3))[0])
-if __name__ == "__main__":
-    with rp.launch(workers=2) as job:
-        assert job.run(program) == [2.0, 2.0]
-    try:
-        import ripieno.report
-    except rp.MissingExtra as error:
-        print(error)
-"""
-
-
-#: Test program for two emulated ranks, without calls that start processes, because those would not be emulated.
-RANKS_TRIAL = """
-import platform
-import numpy as np, ripieno as rp
-comm = rp.init()
-sums = comm.allreduce(np.arange(1000, dtype=np.float32))
-assert (sums == 2 * np.arange(1000)).all()
-pairs = comm.regroup(rp.KeyValues(np.arange(100), np.ones(100)), combine="sum")
-rows = np.random.default_rng(0).normal(size=(600, 8))[comm.rank :: 2]
-model = rp.KMeans(5, random_state=0).fit(rows, comm=comm)
-print(platform.machine(), rp.__version__, comm.world_size, "ranks,", model.n_iter_, "iterations")
-"""
 
 
 def run(*command: object, **variables: str) -> str:
@@ -149,9 +123,7 @@ def attempt(wheel: Path) -> list[str]:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin/python"
         run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
-        script = Path(folder) / "trial.py"
-        script.write_text(TRIAL)
-        print(run(python, script).strip())
+        print(run(python, TRIALS / "launch.py").strip())
         by_turns = [(import_s(python, "ripieno"), import_s(python, "numpy")) for _ in range(9)]
         ours_s, numpys_s = (statistics.median(times) for times in zip(*by_turns, strict=True))
         # Importing ripieno imports NumPy, whose time indicates the speed of the machine.
@@ -169,11 +141,11 @@ def attempt_elsewhere(machine: str, wheel: Path) -> None:
         return
     foreign_python.install(machine, wheel, folder / "packages")
     with tempfile.TemporaryDirectory() as place:
-        script = Path(place) / "trial.py"
-        script.write_text(RANKS_TRIAL)
         places = {"PYTHONPATH": str(folder / "packages"), "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": place}
         ranks = [
-            subprocess.Popen([*python, script], env=os.environ | places | {"RANK": str(rank)}, stdout=subprocess.PIPE)
+            subprocess.Popen(
+                [*python, TRIALS / "ranks.py"], env=os.environ | places | {"RANK": str(rank)}, stdout=subprocess.PIPE
+            )
             for rank in range(2)
         ]
         outputs = [rank.communicate(timeout=600)[0].decode().strip() for rank in ranks]

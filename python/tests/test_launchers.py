@@ -410,3 +410,17 @@ def test_the_directory_of_a_job_is_private_and_removed_with_its_contents(tmp_pat
         assert path.stat().st_mode & 0o777 == 0o700
         (path / "file").touch()
     assert not path.exists()
+
+
+def test_the_trials_of_wheels_pass(tmp_path):
+    trials = Path(__file__).resolve().parents[2] / "tools/trials"
+    subprocess.run([sys.executable, trials / "launch.py"], check=True, timeout=240)
+    variables = os.environ | {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(tmp_path)}
+    command = [sys.executable, trials / "ranks.py"]
+    ranks = [
+        subprocess.Popen(command, env=variables | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    outputs = [rank.communicate(timeout=240)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert all(f"{rp.__version__} 2 ranks, " in output for output in outputs)
