@@ -204,9 +204,9 @@ def refused(comm):
     for call, said in (
         (lambda: comm.allreduce(table, "max"), "op='max': this table combines by sum"),
         (lambda: comm.allreduce(rp.Table({1: np.ones(2)}, "max"), "sum"), "op='sum': this table combines by max"),
-        (lambda: comm.allreduce(table, out=np.ones(2)), "out=.* beside Table"),
-        (lambda: comm.allreduce(table, order="given"), "order='given' beside Table"),
-        (lambda: comm.regroup(table, memory_limit=1), "memory_limit=1 beside Table"),
+        (lambda: comm.allreduce(table, out=np.ones(2)), "out=.*: has no effect on Table"),
+        (lambda: comm.allreduce(table, order="given"), "order='given': has no effect on Table"),
+        (lambda: comm.regroup(table, memory_limit=1), "memory_limit=1: has no effect on Table"),
         (lambda: comm.regroup(table, partitioner="balanced"), "partitioner='balanced' of a table"),
         (lambda: comm.regroup(table, partitioner="best"), "partitioner='best'"),
         (lambda: comm.regroup(table, partitioner=lambda ids: ids + 7), "returned rank 8 for key 1: expected 0 … 1"),
