@@ -371,12 +371,20 @@ def _position(place: RankPlace) -> list[str]:
 
 def _stack_of(thread: int) -> str:
     """Return the innermost frames of a thread that belong neither to this package nor to the start of Python."""
-    frame = sys._current_frames().get(thread)
-    if frame is None:
-        return ""
     frames = [
-        each
-        for each in traceback.extract_stack(frame)
-        if not each.filename.startswith((_PACKAGE, *_STARTING)) and Path(each.filename).name != "runpy.py"
+        traceback.FrameSummary(filename, line, name, lookup_line=False)
+        for filename, line, name in reversed(_places_of(thread))
+        if not filename.startswith((_PACKAGE, *_STARTING)) and Path(filename).name != "runpy.py"
     ]
     return "".join(traceback.format_list(frames[-STACK_COUNT:])).rstrip("\n")
+
+
+def _places_of(thread: int) -> list[tuple[str, int, str]]:
+    """Return the file, line and function of each frame of a thread, the innermost first.
+
+    Frames keep the arrays of the program alive, so they are released before files are read, while the program runs.
+    """
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return []
+    return [(each.f_code.co_filename, line, each.f_code.co_name) for each, line in traceback.walk_stack(frame)]
