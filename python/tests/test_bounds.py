@@ -62,6 +62,7 @@ BEYOND: dict[str, Callable[[], object] | list[str]] = {
     "factors of ALS (`rank`)": lambda: rp.ALS(rank=10**9).fit(scipy.sparse.eye(3)),
     "bit strings of `EffectiveDiameter` (`n_strings`)": lambda: rp.EffectiveDiameter(n_strings=10**9).fit([[0, 1]]),
     "event of `comm.emit`": lambda: on_rank(lambda comm: comm.emit({"text": "x" * (17 << 20)}), on_event=print),
+    "timeouts of a job in seconds, such as `rendezvous_timeout_s`": lambda: rp.launch(rendezvous_timeout_s=2.0**63),
     "ranks of a job": lambda: launched_by_variables(1_000_001),
     "pods of a manifest": lambda: names.check_number("--workers", 100_001, names.PODS_MAX),
     "hosts of an emulated cluster": lambda: ClusterSpec(3, 200),
