@@ -123,6 +123,13 @@ def test_every_number_of_threads_is_bounded(exceed):
         exceed()
 
 
+def test_the_rendezvous_timeout_of_a_launched_rank_is_bounded():
+    variables = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29999"}
+    variables |= {"RIPIENO_TOKEN": "0123456789abcdef" * 4, "RIPIENO_RENDEZVOUS_TIMEOUT_S": str(2**63)}
+    with pytest.raises(rp.InputError, match=f"rendezvous_timeout_s={2**63}: expected at most 1,000,000,000 seconds"):
+        environment.from_environment(variables, threads=1)
+
+
 @pytest.mark.parametrize("value", BEYOND)
 def test_a_larger_value_is_an_error_that_names_the_bound(value, tmp_path, capsys):
     beyond, bound = BEYOND[value], documented()[value]
