@@ -15,6 +15,8 @@ COUNT_MAX = 2**63 - 1
 THREADS_MAX = 4096
 #: Largest time limit or measuring time of a command. poll(2) accepts no longer timeout.
 SECONDS_MAX = 1_000_000
+#: Maximum timeout of a job, as in the native module. The clock of the system holds no sums of much longer times.
+TIMEOUT_S_MAX = 1_000_000_000
 
 
 def check_count(name: str, value: object, expected: str = "expected a whole number >= 1") -> None:

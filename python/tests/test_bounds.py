@@ -62,6 +62,7 @@ BEYOND: dict[str, Callable[[], object] | list[str]] = {
     "factors of ALS (`rank`)": lambda: rp.ALS(rank=10**9).fit(scipy.sparse.eye(3)),
     "bit strings of `EffectiveDiameter` (`n_strings`)": lambda: rp.EffectiveDiameter(n_strings=10**9).fit([[0, 1]]),
     "event of `comm.emit`": lambda: on_rank(lambda comm: comm.emit({"text": "x" * (17 << 20)}), on_event=print),
+    "timeouts of a job in seconds, such as `rendezvous_timeout_s`": lambda: rp.launch(rendezvous_timeout_s=2.0**63),
     "ranks of a job": lambda: launched_by_variables(1_000_001),
     "pods of a manifest": lambda: names.check_number("--workers", 100_001, names.PODS_MAX),
     "hosts of an emulated cluster": lambda: ClusterSpec(3, 200),
@@ -120,6 +121,13 @@ def test_every_bound_of_the_page_is_tested():
 def test_every_number_of_threads_is_bounded(exceed):
     with pytest.raises(rp.InputError, match=r"(?i)threads=1000000000: expected a whole number, 1 … 4096"):
         exceed()
+
+
+def test_the_rendezvous_timeout_of_a_launched_rank_is_bounded():
+    variables = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29999"}
+    variables |= {"RIPIENO_TOKEN": "0123456789abcdef" * 4, "RIPIENO_RENDEZVOUS_TIMEOUT_S": str(2**63)}
+    with pytest.raises(rp.InputError, match=f"rendezvous_timeout_s={2**63}: expected at most 1,000,000,000 seconds"):
+        environment.from_environment(variables, threads=1)
 
 
 @pytest.mark.parametrize("value", BEYOND)

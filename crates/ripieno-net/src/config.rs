@@ -261,6 +261,13 @@ impl Config {
         if self.rendezvous_timeout.is_zero() {
             return wrong("rendezvous_timeout", "0".to_string(), "more than 0 seconds");
         }
+        for (name, timeout) in
+            [("rendezvous_timeout", self.rendezvous_timeout), ("heartbeat_timeout", self.heartbeat_timeout)]
+        {
+            if timeout > LONGEST_TIMEOUT {
+                return wrong(name, format!("{timeout:?}"), &format!("at most {LONGEST_TIMEOUT:?}"));
+            }
+        }
         if self.heartbeat_timeout < SHORTEST_HEARTBEAT_TIMEOUT {
             return wrong("heartbeat_timeout", format!("{:?}", self.heartbeat_timeout), "0.1 seconds or more");
         }
@@ -271,6 +278,8 @@ impl Config {
 /// Limit of the world size.
 pub const MAX_WORLD_SIZE: usize = 1_000_000;
 const SHORTEST_HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(100);
+/// Limit of all timeouts. The clock of the system holds no sums of much longer times.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(1_000_000_000);
 
 #[cfg(test)]
 mod tests {
@@ -284,6 +293,22 @@ mod tests {
             assert!(error.starts_with("RIPIENO_TOKEN can be guessed: ") && error.contains(MAKE_TOKEN), "{error}");
             assert!(text.len() < 2 || !error.contains(text), "{error} contains the secret");
         }
+    }
+
+    #[test]
+    fn timeouts_that_a_clock_cannot_add_are_rejected() {
+        let config = Config::new(0, 1, Token::from_secret("secret"));
+        let change: [fn(&mut Config); 2] = [
+            |config| config.rendezvous_timeout = Duration::from_secs(1 << 63),
+            |config| config.heartbeat_timeout = Duration::MAX,
+        ];
+        for change in change {
+            let mut changed = config.clone();
+            change(&mut changed);
+            let error = changed.check().unwrap_err().to_string();
+            assert!(error.contains("_timeout=") && error.contains("at most 1000000000s"), "{error}");
+        }
+        assert_eq!(config.check(), Ok(()));
     }
 
     #[test]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, get_args
 
-from ripieno._checks import check_count, check_threads, whole_number
+from ripieno._checks import TIMEOUT_S_MAX, check_count, check_threads, whole_number
 from ripieno._types import OnFailure
 from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
@@ -222,7 +221,7 @@ def _check_options(options: Mapping[str, Any], engine: str, own: frozenset[str])
 
 
 def _is_duration(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) <= TIMEOUT_S_MAX
 
 
 def _is_text(value: Any) -> bool:
@@ -241,15 +240,15 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bind_host": (lambda value: value is None or _is_text(value), "a name or an address"),
     "call_timeout_s": (
         lambda value: value is None or _is_duration(value) or value == math.inf,
-        "a positive number of seconds, or None for no limit",
+        f"a positive number of seconds, at most {TIMEOUT_S_MAX:,}, or None for no limit",
     ),
-    "heartbeat_timeout_s": (_is_duration, "a positive number of seconds"),
+    "heartbeat_timeout_s": (_is_duration, f"a positive number of seconds, at most {TIMEOUT_S_MAX:,}"),
     "links": (_is_text, '"auto", "tcp" or "shared-memory"'),
     "ports": (lambda value: value is None or _is_range(value), "the first and the last port, as (5000, 5010)"),
     "racks": (
         lambda value: value is None or isinstance(value, str | os.PathLike | Mapping),
         "a file or a dict of racks, or 'find'",
     ),
-    "rendezvous_timeout_s": (_is_duration, "a positive number of seconds"),
+    "rendezvous_timeout_s": (_is_duration, f"a positive number of seconds, at most {TIMEOUT_S_MAX:,}"),
     "tls": (lambda value: value is None or isinstance(value, bool), "True, False or None"),
 }

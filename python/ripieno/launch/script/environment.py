@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ripieno.flight as flight
-from ripieno._checks import check_threads, seconds_of, time_limit
+from ripieno._checks import TIMEOUT_S_MAX, check_threads, seconds_of, time_limit
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
-from ripieno.errors import RendezvousError
+from ripieno.errors import InputError, RendezvousError
 from ripieno.host import usable_cores
 from ripieno.launch.binding import Binding, bind_together
 from ripieno.launch.encryption import wants_tls
@@ -148,6 +148,10 @@ def from_environment(
     options.setdefault("bind_host", variables.get("RIPIENO_BIND_HOST") or ("127.0.0.1" if place.on_one_host else None))
     timeout_s = seconds_of(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", RENDEZVOUS_TIMEOUT_S)
     options.setdefault("rendezvous_timeout_s", timeout_s)
+    if options["rendezvous_timeout_s"] > TIMEOUT_S_MAX:
+        raise InputError(
+            f"rendezvous_timeout_s={options['rendezvous_timeout_s']!r}: expected at most {TIMEOUT_S_MAX:,} seconds"
+        )
     with rendezvous.joined(place, variables, options["rendezvous_timeout_s"]) as rendezvous_options:
         if place.rank == 0 and place.world_size > 1 and "tcp_store" in rendezvous_options:
             await_name(rendezvous_options["tcp_store"][0], options["rendezvous_timeout_s"])
