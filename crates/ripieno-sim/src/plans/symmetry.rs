@@ -9,7 +9,7 @@ use super::event_loop::SimulationState;
 use super::flow::end_of;
 use super::flow_graph::FlowGraph;
 use super::meter::StepMeter;
-use super::{PlanSimulation, SimulationError};
+use super::{PlanSimulation, STEPS_MAX, SimulationError};
 use crate::cluster::{Cluster, WireName};
 use crate::waits::{OperationWait, of_plan};
 use ripieno_plan::{Operation, Plan};
@@ -91,7 +91,8 @@ impl Representative {
         let graph =
             FlowGraph::of_representative(cluster, &self.plan, |sender, receiver| relation.receiver(sender, receiver))?;
         let mut event_loop = SimulationState::ready(cluster, graph);
-        event_loop.run(&mut StepMeter::new(is_interrupted))?;
+        let mut meter = StepMeter::new(STEPS_MAX, is_interrupted);
+        event_loop.run(&mut meter)?;
         let one = event_loop.simulated();
         let p = cluster.topology.size();
         let of_rank = |rank: usize| {
@@ -110,6 +111,7 @@ impl Representative {
             loads: (0..p).flat_map(of_rank).collect(),
             transfers: one.transfers,
             transfer_weight: p,
+            step_count: meter.step_count(),
         })
     }
 }
