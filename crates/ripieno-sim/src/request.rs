@@ -291,7 +291,8 @@ impl SimulationRequest {
     ) -> Result<Option<(Representative, bool)>, NotSimulable> {
         for request in [Some(self), self.with_equal_chunks(cluster).as_ref()].into_iter().flatten() {
             let plans = request.compared_plans(algorithm, order, cluster, is_interrupted)?;
-            if let Some(representative) = Representative::of(cluster, &plans) {
+            let found = Representative::of(cluster, &plans, is_interrupted);
+            if let Some(representative) = found.map_err(NotSimulable::SimulationError)? {
                 return Ok(Some((representative, request.vector == self.vector)));
             }
         }

@@ -53,6 +53,7 @@ impl FlowGraph {
         cluster: &Cluster,
         plan: &Plan,
         receiver: impl Fn(usize, usize) -> usize,
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<FlowGraph, SimulationError> {
         let (mut flows, mut messages, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for (index, operation) in plan.operations().iter().enumerate() {
@@ -69,7 +70,7 @@ impl FlowGraph {
             flows.push(flow(cluster, 0, index, operation));
         }
         let mut waits = of_plan(plan, cluster.relayed_bytes(), |index| numbers[index]);
-        let pairs = matched(cluster, messages, &mut flows, &mut waits, &|| false)?;
+        let pairs = matched(cluster, messages, &mut flows, &mut waits, is_interrupted)?;
         Ok(FlowGraph { rank_count: 1, flows, pairs, waits })
     }
 }
