@@ -3,7 +3,12 @@
 use crate::errors;
 use pyo3::prelude::*;
 use ripieno::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+/// Milliseconds between two runs of signal handlers during a calculation.
+const CALCULATION_CHECK_MS: u64 = 20;
 
 /// The exception that a signal handler raised while a call waited, if any.
 #[derive(Clone, Default)]
@@ -18,6 +23,20 @@ impl Interruption {
                 *self.slot() = Some(raised);
                 true
             }
+        }
+    }
+
+    /// Return a function like [`check`](Interruption::check) for calculations, which call it often. Handlers run every
+    /// 20 ms.
+    pub fn check_calculation(self) -> impl Fn() -> bool + Send + Sync {
+        let (check, start, checked_ms) = (self.check(), Instant::now(), AtomicU64::new(0));
+        move || {
+            let now_ms = start.elapsed().as_millis() as u64;
+            let is_due = now_ms >= checked_ms.load(Ordering::Relaxed) + CALCULATION_CHECK_MS;
+            if is_due {
+                checked_ms.store(now_ms, Ordering::Relaxed);
+            }
+            is_due && check()
         }
     }
 

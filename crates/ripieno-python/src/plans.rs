@@ -156,7 +156,7 @@ fn check_plans(py: Python<'_>, plans: Vec<PyRef<'_, Plan>>, requested: Option<Re
     let plans = inner(&plans);
     let request = requested.map(|requested| request(&requested, plans.len())).transpose()?;
     let interruption = Interruption::default();
-    let check = interruption.clone().check();
+    let check = interruption.clone().check_calculation();
     let checked = py.detach(|| plans::CheckedPlans::check(plans.clone(), request.as_ref(), &check));
     match checked {
         Ok(Some(checked)) => Ok(CheckedPlans(checked)),
@@ -189,7 +189,7 @@ fn simulate_plans<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let plans = inner(&plans);
     let interruption = Interruption::default();
-    let check = interruption.clone().check();
+    let check = interruption.clone().check_calculation();
     let found = py.detach(|| simulation::simulate_plans(&cluster.0, &plans, &check));
     plan_simulation_dict(py, &cluster.0, &found.map_err(|error| interruption.exception(error))?, transfers)
 }

@@ -94,7 +94,7 @@ fn simulate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let collective = parse_collective(collective)?;
     let interruption = Interruption::default();
-    let check = interruption.clone().check();
+    let check = interruption.clone().check_calculation();
     let found = py.detach(|| simulation::simulate(&cluster.0, collective, algorithm, bytes, root, transfers, &check));
     simulation_dict(py, &cluster.0, &found.map_err(|error| interruption.exception(error))?, transfers)
 }
@@ -110,7 +110,7 @@ fn simulate_sparse(
     row_bytes: usize,
 ) -> PyResult<(Option<f64>, Vec<usize>)> {
     let interruption = Interruption::default();
-    let check = interruption.clone().check();
+    let check = interruption.clone().check_calculation();
     let found = py.detach(|| simulation::simulate_sparse(&cluster.0, degrees, features, &sets, row_bytes, &check));
     let simulated = found.map_err(|error| interruption.exception(error))?;
     Ok((simulated.time_s(), simulated.sent_bytes))
@@ -129,7 +129,7 @@ fn explain<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let collective = parse_collective(collective)?;
     let interruption = Interruption::default();
-    let check = interruption.clone().check();
+    let check = interruption.clone().check_calculation();
     let found = py.detach(|| simulation::explain(&cluster.0, collective, order, bytes, root, &check));
     explanation_dict(py, &found.map_err(|error| interruption.exception(error))?)
 }
@@ -168,7 +168,7 @@ fn distribute<'py>(
     request.broadcasts[0].discipline = broadcasts::discipline(algorithm, degree)?;
     request.broadcasts[0].order = order.or(request.broadcasts[0].order.take());
     let interruption = Interruption::default();
-    let check = interruption.clone().check();
+    let check = interruption.clone().check_calculation();
     let found = py.detach(|| simulation::distribute(&cluster.0, &request, &check));
     swarm_dict(py, &cluster.0, &found.map_err(|error| interruption.exception(error))?)
 }
@@ -185,7 +185,7 @@ fn search_block_bytes(
 ) -> PyResult<Vec<(usize, f64)>> {
     let request = simulation::broadcast_request(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
     let interruption = Interruption::default();
-    let check = interruption.clone().check();
+    let check = interruption.clone().check_calculation();
     let found = py.detach(|| simulation::search_block_bytes(&cluster.0, &request, &check));
     found.map_err(|error| interruption.exception(error))
 }

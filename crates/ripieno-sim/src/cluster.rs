@@ -139,6 +139,13 @@ impl Cluster {
         }
     }
 
+    /// Return the cluster of some ranks, evenly spaced, without faults.
+    pub fn part(&self, rank_count: usize) -> Cluster {
+        let stride = self.topology.size() / rank_count;
+        let ranks: Vec<usize> = (0..rank_count).map(|index| index * stride).collect();
+        Cluster { topology: Arc::new(self.topology.of(&ranks)), faults: ClusterFaults::default(), ..self.clone() }
+    }
+
     /// Return whether every rank has its own node, all nodes are in one rack, and none has a fault.
     pub(crate) fn has_equal_links(&self) -> bool {
         let topology = &self.topology;

@@ -19,6 +19,6 @@ mod waits;
 pub use cluster::{Cluster, ConnectionKind, LinkCost, WireName};
 pub use explain::{Candidate, EXPLAINED_OPERATIONS_MAX, Explanation, NotSimulated, PlanCost, priced};
 pub use faults::ClusterFaults;
-pub use plans::{OPERATIONS_MAX, PlanSimulation, STEPS_MAX, SimulationError, WireLoad, simulate};
+pub use plans::{ESTIMATED_STEPS_MAX, OPERATIONS_MAX, PlanSimulation, STEPS_MAX, SimulationError, WireLoad, simulate};
 pub use request::{NotSimulable, SimulationRequest};
 pub use sparse::simulate_sparse_plans;

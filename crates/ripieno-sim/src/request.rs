@@ -4,12 +4,10 @@
 //! For alltoall it is the total that a rank sends. All ranks make the same request.
 
 use crate::Cluster;
-use crate::plans::{
-    INTERRUPT_CHECK_OPERATION_COUNT, OPERATIONS_MAX, PlanSimulation, Representative, SimulationError, simulate,
-};
+use crate::plans::{OPERATIONS_MAX, PlanSimulation, Representative, STEPS_MAX, SimulationError, simulate_steps};
 use ripieno_plan::{
-    Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Plan, PlanRequest, Span, TheoryCase, Unsuitable,
-    next_random,
+    Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, PlacementUse, Plan, PlanRequest, Span, TheoryCase,
+    Unsuitable, next_random,
 };
 use std::fmt;
 
@@ -33,6 +31,17 @@ const SAMPLED_RANKS: (usize, usize) = (4, 16);
 
 /// Number of operations after which an estimate samples no further ranks.
 const SAMPLED_OPERATION_COUNT: usize = 4096;
+
+/// Maximum number of operations and of steps of the simulation that estimates the steps per operation. It takes about
+/// 0.2 s.
+const TRIAL_OPERATIONS_MAX: usize = 1 << 15;
+const TRIAL_STEPS_MAX: u64 = 500_000;
+
+/// Numbers of ranks whose plans are compared first to find symmetry among more ranks: a power of two, and another.
+const SYMMETRY_TRIAL_RANK_COUNTS: (usize, usize) = (64, 96);
+
+/// Number of ranks that a rank considers per step, while it plans both levels of a [`PlacementUse::TwoLevels`].
+const PLANNED_RANKS_PER_STEP: u64 = 8;
 
 /// Number of random ranks whose plans a simulation by symmetry compares with the plan of rank 0, besides ranks 1, `p/2`
 /// and `p-1`.
@@ -164,28 +173,90 @@ impl SimulationRequest {
         cluster: &Cluster,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<PlanSimulation, NotSimulable> {
+        self.simulate_steps(algorithm, order, cluster, STEPS_MAX, is_interrupted)
+    }
+
+    fn simulate_steps(
+        &self,
+        algorithm: &Algorithm,
+        order: Order,
+        cluster: &Cluster,
+        step_count_max: u64,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<PlanSimulation, NotSimulable> {
         let group = Group::with_topology(0, cluster.topology.clone()).in_order(order);
         // An unsuitable algorithm is only detected while planning. All ranks get the same result.
         algorithm.plan(&group, &self.request(0)).map_err(NotSimulable::Unsuitable)?;
-        let plans = || {
-            let plans = algorithm.plans_of(&group, |rank| self.request(rank));
-            plans.map(|plan| plan.expect("an algorithm that supports the request of rank 0 supports all"))
+        let plans = algorithm.plans_of(&group, |rank| self.request(rank));
+        let plans = plans.map(|plan| plan.expect("an algorithm that supports the request of rank 0 supports all"));
+        simulate_steps(cluster, plans, step_count_max, is_interrupted).map_err(NotSimulable::SimulationError)
+    }
+
+    /// Estimate the number of steps that the simulation of `operation_count` operations takes, by a simulation of
+    /// fewer ranks: every 2nd, 4th and so on, until their plans have at most [`TRIAL_OPERATIONS_MAX`] operations.
+    pub fn step_count(
+        &self,
+        algorithm: &Algorithm,
+        order: Order,
+        cluster: &Cluster,
+        operation_count: usize,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<u64, NotSimulable> {
+        let mut rank_count = cluster.topology.size();
+        let (trial, part, trial_operation_count) = loop {
+            // Some algorithms need an even number of ranks.
+            rank_count = (rank_count / 2).next_multiple_of(2);
+            let (trial, part) = (self.among(rank_count, cluster.topology.size()), cluster.part(rank_count));
+            let trial_operation_count = trial.operation_count(algorithm, order, &part);
+            let trial_operation_count = trial_operation_count.map_err(NotSimulable::Unsuitable)?;
+            if trial_operation_count <= TRIAL_OPERATIONS_MAX || rank_count == 2 {
+                break (trial, part, trial_operation_count);
+            }
         };
-        // Count first: plans are cheap, and the dependencies of the operations take more time and memory.
-        let (mut operation_count, mut checked_count) = (0, 0);
-        for plan in plans() {
-            operation_count += plan.operations().len();
-            if operation_count >= checked_count + INTERRUPT_CHECK_OPERATION_COUNT {
-                checked_count = operation_count;
-                if is_interrupted() {
-                    return Err(NotSimulable::SimulationError(SimulationError::Interrupted));
-                }
+        let trial_step_count = match trial.simulate_steps(algorithm, order, &part, TRIAL_STEPS_MAX, is_interrupted) {
+            Ok(simulated) => simulated.step_count as f64,
+            Err(NotSimulable::SimulationError(SimulationError::TooLong { passed_share })) => {
+                TRIAL_STEPS_MAX as f64 / passed_share
             }
-            if operation_count > OPERATIONS_MAX {
-                return Err(NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }));
-            }
+            Err(error) => return Err(error),
+        };
+        let step_count = (trial_step_count * operation_count as f64 / trial_operation_count.max(1) as f64) as u64;
+        let p = cluster.topology.size() as u64;
+        let is_planned_by_levels = algorithm.placement == PlacementUse::TwoLevels;
+        Ok(step_count.saturating_add(if is_planned_by_levels { p * p / PLANNED_RANKS_PER_STEP } else { 0 }))
+    }
+
+    /// Return the request among `rank_count` of `p` ranks. Chunks keep their lengths.
+    fn among(&self, rank_count: usize, p: usize) -> SimulationRequest {
+        let length_bytes = match self.chunks.is_empty() {
+            true => self.vector.length_bytes,
+            false => self.vector.length_bytes / p * rank_count,
+        };
+        let vector = Span { length_bytes, ..self.vector };
+        SimulationRequest::of_vector(self.collective, rank_count, vector, self.op, self.root.min(rank_count - 1))
+    }
+
+    /// Return whether rank 0 can probably represent all ranks in a simulation, because the plans of fewer ranks are
+    /// alike.
+    pub fn is_symmetric(
+        &self,
+        algorithm: &Algorithm,
+        order: Order,
+        cluster: &Cluster,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<bool, NotSimulable> {
+        let p = cluster.topology.size();
+        let (power_of_two, other) = SYMMETRY_TRIAL_RANK_COUNTS;
+        let rank_count = if p.is_power_of_two() { power_of_two } else { other };
+        if !cluster.has_equal_links() || rank_count >= p {
+            return Ok(cluster.has_equal_links());
         }
-        simulate(cluster, plans(), is_interrupted).map_err(NotSimulable::SimulationError)
+        // The algorithms of both levels depend on the number of ranks.
+        if algorithm.placement == PlacementUse::TwoLevels {
+            return Ok(false);
+        }
+        let trial = self.among(rank_count, p);
+        Ok(trial.representative(algorithm, order, &cluster.part(rank_count), is_interrupted)?.is_some())
     }
 
     /// Simulate rank 0 in place of all ranks, if the plans of all ranks are alike on this cluster. Returns `None` if
@@ -200,13 +271,32 @@ impl SimulationRequest {
         cluster: &Cluster,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Option<PlanSimulation>, NotSimulable> {
+        if !self.is_symmetric(algorithm, order, cluster, is_interrupted)? {
+            return Ok(None);
+        }
+        let Some((representative, is_exact)) = self.representative(algorithm, order, cluster, is_interrupted)? else {
+            return Ok(None);
+        };
+        let simulated = representative.simulate(cluster, is_interrupted).map_err(NotSimulable::SimulationError)?;
+        let sent_bytes = if is_exact { simulated.sent_bytes } else { self.stated_bytes(algorithm, cluster) };
+        Ok(Some(PlanSimulation { sent_bytes, ..simulated }))
+    }
+
+    /// Return the plan that represents the plans of all ranks, if they are alike, and whether its vector is exact or
+    /// rounded up to equal chunks.
+    fn representative(
+        &self,
+        algorithm: &Algorithm,
+        order: Order,
+        cluster: &Cluster,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<(Representative, bool)>, NotSimulable> {
         for request in [Some(self), self.with_equal_chunks(cluster).as_ref()].into_iter().flatten() {
             let plans = request.compared_plans(algorithm, order, cluster, is_interrupted)?;
-            let Some(representative) = Representative::of(cluster, &plans) else { continue };
-            let simulated = representative.simulate(cluster, is_interrupted).map_err(NotSimulable::SimulationError)?;
-            let is_exact = request.vector == self.vector;
-            let sent_bytes = if is_exact { simulated.sent_bytes } else { self.stated_bytes(algorithm, cluster) };
-            return Ok(Some(PlanSimulation { sent_bytes, ..simulated }));
+            let found = Representative::of(cluster, &plans, is_interrupted);
+            if let Some(representative) = found.map_err(NotSimulable::SimulationError)? {
+                return Ok(Some((representative, request.vector == self.vector)));
+            }
         }
         Ok(None)
     }

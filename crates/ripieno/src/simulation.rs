@@ -10,19 +10,15 @@ use ripieno_plan::{Algorithm, Collective, Group, Order, Plan};
 use ripieno_sim::simulate as simulate_any_plans;
 pub use ripieno_sim::swarm;
 pub use ripieno_sim::{
-    Candidate, Cluster, ClusterFaults, ConnectionKind, Explanation, LinkCost, NotSimulated, OPERATIONS_MAX, PlanCost,
-    PlanSimulation, WireLoad,
+    Candidate, Cluster, ClusterFaults, ConnectionKind, ESTIMATED_STEPS_MAX, Explanation, LinkCost, NotSimulated,
+    OPERATIONS_MAX, PlanCost, PlanSimulation, WireLoad,
 };
 use ripieno_sim::{NotSimulable, SimulationError, SimulationRequest, priced, simulate_sparse_plans};
-use std::sync::Arc;
 use swarm::{SwarmError, SwarmOutcome, SwarmRequest};
 
-/// Maximum number of operations of an algorithm that replaces a default with too large plans. Its simulation takes
-/// about a minute.
-const REPLACEMENT_OPERATIONS_MAX: usize = 1_000_000;
-
-/// Number of operations above which rank 0 represents all ranks, if all do the same.
-const OPERATIONS_WITHOUT_SYMMETRY_MAX: usize = 50_000;
+/// Number of operations above which rank 0 represents all ranks, if all do the same, and above which the duration of a
+/// simulation is estimated first.
+const OPERATIONS_WITHOUT_ESTIMATE_MAX: usize = 50_000;
 
 /// Result of a simulated collective.
 pub struct SimulationCall {
@@ -37,9 +33,9 @@ pub struct SimulationCall {
 /// Simulate `collective` on `cluster`, unless it is interrupted.
 ///
 /// `algorithm` is the argument of a call. `bytes` is the size of the vector. For allgather, gather and scatter, it is
-/// the size of a rank's block; for alltoall, the number of bytes that a rank sends. If no algorithm is named and the
-/// simulation of the default takes too long, the cheapest algorithm with small enough plans is simulated. Unless all
-/// `transfers` are requested, rank 0 represents all ranks of large plans if all do the same.
+/// the size of a rank's block; for alltoall, the number of bytes that a rank sends. An algorithm whose simulation takes
+/// too long by an estimate is an error if it is named; otherwise the cheapest algorithm that does not is simulated.
+/// Unless all `transfers` are requested, rank 0 represents all ranks of large plans if all do the same.
 pub fn simulate(
     cluster: &Cluster,
     collective: Collective,
@@ -56,42 +52,31 @@ pub fn simulate(
     let candidates = if is_named { vec![choice.algorithm] } else { default_first(&request, choice.algorithm, cluster) };
     let mut left_out = Vec::new();
     let mut failure = None;
-    let limited = candidates.iter().map(|&algorithm| {
-        let is_default = algorithm.name == choice.algorithm.name;
-        (algorithm, if is_default { OPERATIONS_MAX } else { REPLACEMENT_OPERATIONS_MAX })
-    });
-    // If all replacements take long, the cheapest one that is possible runs.
-    let unlimited = candidates.iter().skip(1).map(|&algorithm| (algorithm, OPERATIONS_MAX));
-    for (algorithm, operation_count_max) in limited.chain(unlimited) {
-        let limits = SimulationLimits { operation_count_max, transfers };
-        match simulated(&request, algorithm, choice.order, cluster, limits, is_interrupted) {
+    for algorithm in candidates {
+        let simulable = Simulable { request: &request, algorithm, order: choice.order, cluster, transfers };
+        match simulable.simulate(is_interrupted) {
             Ok(simulated) => return Ok(SimulationCall { algorithm: algorithm.name, left_out, simulated }),
             Err(NotSimulable::SimulationError(SimulationError::Interrupted)) => return Err(Error::Interrupted),
             Err(error) => {
-                if let NotSimulable::SimulationError(error) = &error
-                    && left_out.iter().all(|(name, _)| *name != algorithm.name)
-                {
+                if let NotSimulable::SimulationError(error) = &error {
                     left_out.push((algorithm.name, error.to_string()));
                 }
-                failure.get_or_insert((algorithm, error));
+                failure.get_or_insert((simulable, error));
             }
         }
     }
-    let (algorithm, error) = failure.expect("every collective has an algorithm");
-    Err(match error {
-        NotSimulable::Unsuitable(unsuitable) => argument("algorithm", algorithm.name, unsuitable.needs.text()),
+    let (simulable, error) = failure.expect("every collective has an algorithm");
+    let name = simulable.algorithm.name;
+    match error {
+        NotSimulable::Unsuitable(unsuitable) => Err(argument("algorithm", name, unsuitable.needs.text())),
         NotSimulable::SimulationError(error) => {
-            let largest = match &error {
-                SimulationError::TooLong { passed_share } => (group.size() as f64 * passed_share) as usize,
-                _ => largest_rank_count(cluster, collective, algorithm, choice.order, bytes),
-            };
-            argument(
-                "ranks",
-                group.size(),
-                &format!("at most about {} for {}: {error}", largest.max(1), algorithm.name),
-            )
+            let largest = simulable.largest_rank_count(bytes, &error, is_interrupted);
+            let largest = largest.map_err(|_| Error::Interrupted)?.max(1);
+            let others = if is_named { simulable.other_names(is_interrupted)? } else { Vec::new() };
+            let others = if others.is_empty() { String::new() } else { format!("; or {}", others.join(", ")) };
+            Err(argument("ranks", group.size(), &format!("at most about {largest} for {name}: {error}{others}")))
         }
-    })
+    }
 }
 
 /// Simulate plans of the caller, one per rank, on `cluster`, unless it is interrupted.
@@ -120,57 +105,105 @@ fn default_first(
     std::iter::once(default).chain(others.filter(|algorithm| algorithm.name != default.name)).collect()
 }
 
-/// Limits of a simulation.
+/// An algorithm for a request on a cluster.
 #[derive(Clone, Copy)]
-struct SimulationLimits {
-    operation_count_max: usize,
+struct Simulable<'a> {
+    request: &'a SimulationRequest,
+    algorithm: &'static Algorithm,
+    order: Order,
+    cluster: &'a Cluster,
     /// Whether all transfers are needed, so that one rank cannot represent all.
     transfers: bool,
 }
 
-/// Simulate an algorithm, unless its plans are too large by an estimate, which is faster than planning.
-fn simulated(
-    request: &SimulationRequest,
-    algorithm: &'static Algorithm,
-    order: Order,
-    cluster: &Cluster,
-    limits: SimulationLimits,
-    is_interrupted: &dyn Fn() -> bool,
-) -> Result<PlanSimulation, NotSimulable> {
-    let operation_count = request.operation_count(algorithm, order, cluster).map_err(NotSimulable::Unsuitable)?;
-    if !limits.transfers && operation_count > OPERATIONS_WITHOUT_SYMMETRY_MAX {
-        let simulated = request.simulate_by_symmetry(algorithm, order, cluster, is_interrupted)?;
-        if let Some(simulated) = simulated {
-            return Ok(simulated);
+impl Simulable<'_> {
+    /// Simulate rank 0 in place of all ranks if they are alike and many, else all ranks if this does not take too long.
+    fn simulate(&self, is_interrupted: &dyn Fn() -> bool) -> Result<PlanSimulation, NotSimulable> {
+        let Simulable { request, algorithm, order, cluster, transfers } = *self;
+        let operation_count = self.operation_count()?;
+        if !transfers && operation_count > OPERATIONS_WITHOUT_ESTIMATE_MAX {
+            let simulated = request.simulate_by_symmetry(algorithm, order, cluster, is_interrupted)?;
+            if let Some(simulated) = simulated {
+                return Ok(simulated);
+            }
         }
+        self.check_size(operation_count, is_interrupted)?;
+        request.simulate(algorithm, order, cluster, is_interrupted)
     }
-    if operation_count > limits.operation_count_max {
-        return Err(NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }));
-    }
-    request.simulate(algorithm, order, cluster, is_interrupted)
-}
 
-/// Return the largest number of ranks, from 0 on, whose plans are small enough for a simulation by an estimate.
-fn largest_rank_count(
-    cluster: &Cluster,
-    collective: Collective,
-    algorithm: &'static Algorithm,
-    order: Order,
-    bytes: usize,
-) -> usize {
-    let fits = |p: usize| {
-        let topology = cluster.topology.of(&(0..p).collect::<Vec<_>>());
-        let part = Cluster { topology: Arc::new(topology), ..cluster.clone() };
-        let operation_count = SimulationRequest::new(collective, p, bytes, 0).operation_count(algorithm, order, &part);
-        operation_count.is_ok_and(|operation_count| operation_count <= OPERATIONS_MAX)
-    };
-    // Some algorithms need an even number of ranks.
-    let (mut fitting, mut too_large) = (1, cluster.topology.size() / 2 + 1);
-    while too_large - fitting > 1 {
-        let half_count = fitting.midpoint(too_large);
-        *(if fits(2 * half_count) { &mut fitting } else { &mut too_large }) = half_count;
+    fn operation_count(&self) -> Result<usize, NotSimulable> {
+        let Simulable { request, algorithm, order, cluster, .. } = *self;
+        request.operation_count(algorithm, order, cluster).map_err(NotSimulable::Unsuitable)
     }
-    2 * fitting
+
+    /// Return an error if the simulation of all ranks takes too much memory or time, by estimates.
+    fn check_size(&self, operation_count: usize, is_interrupted: &dyn Fn() -> bool) -> Result<(), NotSimulable> {
+        let Simulable { request, algorithm, order, cluster, .. } = *self;
+        if operation_count > OPERATIONS_MAX {
+            return Err(NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }));
+        }
+        if operation_count > OPERATIONS_WITHOUT_ESTIMATE_MAX {
+            let step_count = request.step_count(algorithm, order, cluster, operation_count, is_interrupted)?;
+            if step_count > ESTIMATED_STEPS_MAX {
+                return Err(NotSimulable::SimulationError(SimulationError::TooManySteps { step_count }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Return an error if the algorithm cannot be simulated, by estimates.
+    fn check(&self, is_interrupted: &dyn Fn() -> bool) -> Result<(), NotSimulable> {
+        let Simulable { request, algorithm, order, cluster, transfers } = *self;
+        if !transfers && request.is_symmetric(algorithm, order, cluster, is_interrupted)? {
+            return Ok(());
+        }
+        self.check_size(self.operation_count()?, is_interrupted)
+    }
+
+    /// Return the names of the other algorithms of the collective that can be simulated.
+    fn other_names(&self, is_interrupted: &dyn Fn() -> bool) -> Result<Vec<&'static str>, Error> {
+        let mut names = Vec::new();
+        let others = priced(self.request, self.cluster).into_iter().map(|(algorithm, _)| algorithm);
+        for algorithm in others.filter(|algorithm| algorithm.name != self.algorithm.name) {
+            match (Simulable { algorithm, ..*self }).check(is_interrupted) {
+                Err(NotSimulable::SimulationError(SimulationError::Interrupted)) => return Err(Error::Interrupted),
+                Err(_) => {}
+                Ok(()) => names.push(algorithm.name),
+            }
+        }
+        Ok(names)
+    }
+
+    /// Return the largest number of ranks whose plans can be simulated, by estimates. `error` is the reason why these
+    /// cannot.
+    fn largest_rank_count(
+        &self,
+        bytes: usize,
+        error: &SimulationError,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<usize, NotSimulable> {
+        let Simulable { request, algorithm, order, cluster, .. } = *self;
+        let p = cluster.topology.size();
+        if let SimulationError::TooLong { passed_share } = error {
+            return Ok((p as f64 * passed_share) as usize);
+        }
+        let operation_count = self.operation_count()?;
+        let step_count = request.step_count(algorithm, order, cluster, operation_count, is_interrupted)?;
+        let permitted_share = ESTIMATED_STEPS_MAX as f64 / step_count.max(1) as f64;
+        let operation_count_max = OPERATIONS_MAX.min((operation_count as f64 * permitted_share) as usize);
+        let fits = |p: usize| {
+            let request = SimulationRequest::new(request.collective(), p, bytes, 0);
+            let operation_count = request.operation_count(algorithm, order, &cluster.part(p));
+            operation_count.is_ok_and(|operation_count| operation_count <= operation_count_max)
+        };
+        // Some algorithms need an even number of ranks.
+        let (mut fitting, mut too_large) = (1, p / 2 + 1);
+        while too_large - fitting > 1 {
+            let half_count = fitting.midpoint(too_large);
+            *(if fits(2 * half_count) { &mut fitting } else { &mut too_large }) = half_count;
+        }
+        Ok(2 * fitting)
+    }
 }
 
 /// Estimate the cost of every algorithm of `collective`, and simulate it on `cluster` if its plans are small enough.
@@ -297,6 +330,7 @@ mod tests {
     use super::*;
     use ripieno_plan::Topology;
     use ripieno_plan::simulate::Model;
+    use std::sync::Arc;
 
     fn error_text(algorithm: &str, root: usize) -> String {
         let model = Model { alpha_s: 1.0, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
@@ -326,11 +360,24 @@ mod tests {
         let named = simulate(&cluster, Collective::Allgather, Some("ring"), 8, 0, false, &|| false);
         let text = named.err().unwrap().to_string();
         assert!(
-            text.starts_with("ranks=2400: expected at most about 2236 for ring: about 11515200 operations"),
+            text.starts_with("ranks=2400: expected at most about ")
+                && text.contains(" for ring: about 11515200 operations"),
             "{text}"
         );
         let interrupted = simulate(&cluster, Collective::Allgather, None, 8, 0, false, &|| true);
         assert_eq!(interrupted.err(), Some(Error::Interrupted));
+    }
+
+    #[test]
+    fn a_named_algorithm_that_takes_too_long_is_refused_with_the_others() {
+        let model = Model { alpha_s: 1e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
+        let cluster = Cluster { segment_bytes: Some(1 << 16), ..Cluster::uniform(30_000, &model) };
+        let found =
+            simulate(&cluster, Collective::Allreduce, Some("halving-doubling"), 100_000_000, 0, false, &|| false);
+        let text = found.err().unwrap().to_string();
+        assert!(text.starts_with("ranks=30000: expected at most about "), "{text}");
+        assert!(text.contains(&format!(" steps, the maximum is {ESTIMATED_STEPS_MAX}; or ")), "{text}");
+        assert!(text.contains("double-tree") && text.contains("ring"), "{text}");
     }
 
     #[test]
@@ -344,7 +391,7 @@ mod tests {
         let expected_s = 2399.0 * (1e-6 + 1000.0 * 1e-9);
         assert!((found.time_s().unwrap() / expected_s - 1.0).abs() < 1e-9);
         assert_eq!(found.message_count(), 2400 * 2399);
-        assert!(ring(true).err().unwrap().to_string().contains("expected at most about 2236 for ring"));
+        assert!(ring(true).err().unwrap().to_string().contains(" for ring: about 11515200 operations"));
     }
 
     #[test]

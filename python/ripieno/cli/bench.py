@@ -201,7 +201,11 @@ def model_command(
     help="Hosts to which a source of csb, csb-llcf or bittorrent sends at the same time. Default: 3, 3 and 8.",
 )
 @click.option("--unverified", is_flag=True, help="Also measure without the digests of blocks, in alternating runs.")
-@click.option("--kill", metavar="COUNT@SHARE%", help="Kill COUNT hosts after this share of the undisturbed time.")
+@click.option(
+    "--kill",
+    metavar="COUNT@SHARE%",
+    help="End the ranks of COUNT hosts, by exit status 3, after this share of the undisturbed time.",
+)
 @click.option(
     "--power-failure", is_flag=True, help="Also disconnect the killed hosts, so that none of their connections closes."
 )

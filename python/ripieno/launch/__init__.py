@@ -239,7 +239,7 @@ def _is_range(value: Any) -> bool:
 _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bind_host": (lambda value: value is None or _is_text(value), "a name or an address"),
     "call_timeout_s": (
-        lambda value: value is None or _is_duration(value) or value == math.inf,
+        lambda value: value is None or _is_duration(value) or value == float("inf"),
         f"a positive number of seconds, at most {TIMEOUT_S_MAX:,}, or None for no limit",
     ),
     "heartbeat_timeout_s": (_is_duration, f"a positive number of seconds, at most {TIMEOUT_S_MAX:,}"),

@@ -151,7 +151,7 @@ def simulate(
         Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     algorithm
         Name as in calls, such as "chain" or "chain\\@random:7"; by default the algorithm that runs in calls.
-        If its plans are too large to simulate, the fastest smaller one by the model.
+        If its simulation takes too long by an estimate, the fastest one by the model that does not.
     root
         Root of a rooted collective.
     transfers
@@ -160,7 +160,7 @@ def simulate(
     Raises
     ------
     InputError
-        If the collective, algorithm or root does not exist, or the operations exceed the memory.
+        If the collective, algorithm or root does not exist, or the simulation takes too much memory or time.
     """
     whole_number("nbytes", nbytes, 0, BYTES_MAX)
     whole_number("root", root, 0, cluster.ranks - 1)

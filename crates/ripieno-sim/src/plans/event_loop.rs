@@ -394,6 +394,7 @@ impl<'a> SimulationState<'a> {
             loads: self.carried.iter().enumerate().filter(|(_, carried)| carried.0 > 0.0).map(load).collect(),
             transfers: self.transfers,
             transfer_weight: 1,
+            step_count: 0,
         }
     }
 }

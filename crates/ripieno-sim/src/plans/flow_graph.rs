@@ -1,7 +1,7 @@
 //! Flow graph: all flows of a simulation, the pairs that form a message, and the waits of each flow.
 
 use super::flow::{FlowMessage, OperationFlow, end_of, flow};
-use super::{INTERRUPT_CHECK_OPERATION_COUNT, OPERATIONS_MAX, SimulationError};
+use super::{OPERATIONS_MAX, SimulationError};
 use crate::cluster::Cluster;
 use crate::waits::{OperationWait, of_plan};
 use ripieno_plan::Plan;
@@ -23,14 +23,11 @@ impl FlowGraph {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<FlowGraph, SimulationError> {
         let (mut flows, mut waits, mut messages) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut rank_count, mut checked_count) = (0, 0);
+        let mut rank_count = 0;
         for (rank, plan) in plans.enumerate() {
             rank_count += 1;
-            if flows.len() >= checked_count + INTERRUPT_CHECK_OPERATION_COUNT {
-                checked_count = flows.len();
-                if is_interrupted() {
-                    return Err(SimulationError::Interrupted);
-                }
+            if is_interrupted() {
+                return Err(SimulationError::Interrupted);
             }
             let mut numbers = vec![None; plan.operations().len()];
             for (index, operation) in plan.operations().iter().enumerate() {
@@ -46,7 +43,7 @@ impl FlowGraph {
             }
             waits.extend(of_plan(&plan, cluster.relayed_bytes(), |index| numbers[index]));
         }
-        let pairs = matched(cluster, messages, &mut flows, &mut waits)?;
+        let pairs = matched(cluster, messages, &mut flows, &mut waits, is_interrupted)?;
         Ok(FlowGraph { rank_count, flows, pairs, waits })
     }
 
@@ -56,6 +53,7 @@ impl FlowGraph {
         cluster: &Cluster,
         plan: &Plan,
         receiver: impl Fn(usize, usize) -> usize,
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<FlowGraph, SimulationError> {
         let (mut flows, mut messages, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for (index, operation) in plan.operations().iter().enumerate() {
@@ -72,7 +70,7 @@ impl FlowGraph {
             flows.push(flow(cluster, 0, index, operation));
         }
         let mut waits = of_plan(plan, cluster.relayed_bytes(), |index| numbers[index]);
-        let pairs = matched(cluster, messages, &mut flows, &mut waits)?;
+        let pairs = matched(cluster, messages, &mut flows, &mut waits, is_interrupted)?;
         Ok(FlowGraph { rank_count: 1, flows, pairs, waits })
     }
 }
@@ -83,10 +81,14 @@ fn matched(
     mut messages: Vec<FlowMessage>,
     flows: &mut [OperationFlow],
     waits: &mut Vec<OperationWait>,
+    is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Vec<[u32; 2]>, SimulationError> {
     messages.sort_by_key(|message| (message.sender, message.receiver, message.is_receive, message.flow));
     let mut pairs = Vec::with_capacity(messages.len() / 2);
     for link in messages.chunk_by(|one, next| (one.sender, one.receiver) == (next.sender, next.receiver)) {
+        if is_interrupted() {
+            return Err(SimulationError::Interrupted);
+        }
         let (sends, receives) = link.split_at(link.partition_point(|message| !message.is_receive));
         let ends = || sends.iter().zip(receives).map(|(send, receive)| [send.flow, receive.flow]);
         let has_equal_lengths =

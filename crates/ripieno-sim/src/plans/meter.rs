@@ -1,29 +1,33 @@
 //! Step meter: bounds the steps of a simulation, and checks for interrupts.
 
-use super::STEPS_MAX;
-
-/// Number of steps between two interrupt checks: some milliseconds.
-const INTERRUPT_CHECK_STEP_COUNT: u64 = 1 << 14;
+/// Number of steps between two interrupt checks. A step takes up to 20 µs, where many flows share a wire.
+const INTERRUPT_CHECK_STEP_COUNT: u64 = 1 << 8;
 
 /// The reason why a simulation stops early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The caller interrupted it.
     Interrupted,
-    /// It has taken [`STEPS_MAX`] steps.
+    /// It has taken the maximum number of steps.
     TooLong,
 }
 
 /// Counts the steps of a simulation.
 pub(super) struct StepMeter<'a> {
     is_interrupted: &'a dyn Fn() -> bool,
+    step_count_max: u64,
     step_count: u64,
     next_check: u64,
 }
 
 impl<'a> StepMeter<'a> {
-    pub(super) fn new(is_interrupted: &'a dyn Fn() -> bool) -> StepMeter<'a> {
-        StepMeter { is_interrupted, step_count: 0, next_check: INTERRUPT_CHECK_STEP_COUNT }
+    pub(super) fn new(step_count_max: u64, is_interrupted: &'a dyn Fn() -> bool) -> StepMeter<'a> {
+        StepMeter { is_interrupted, step_count_max, step_count: 0, next_check: INTERRUPT_CHECK_STEP_COUNT }
+    }
+
+    /// Return the number of steps so far.
+    pub(super) fn step_count(&self) -> u64 {
+        self.step_count
     }
 
     /// Count steps. Fails if the simulation is interrupted or takes too many steps.
@@ -35,7 +39,7 @@ impl<'a> StepMeter<'a> {
         self.next_check = self.step_count + INTERRUPT_CHECK_STEP_COUNT;
         match () {
             () if (self.is_interrupted)() => Err(Stop::Interrupted),
-            () if self.step_count > STEPS_MAX => Err(Stop::TooLong),
+            () if self.step_count > self.step_count_max => Err(Stop::TooLong),
             () => Ok(()),
         }
     }
@@ -47,10 +51,10 @@ mod tests {
 
     #[test]
     fn a_simulation_stops_after_the_maximum_of_steps_or_when_it_is_interrupted() {
-        let mut meter = StepMeter::new(&|| false);
-        assert_eq!(meter.add(STEPS_MAX as usize), Ok(()));
+        let mut meter = StepMeter::new(1 << 20, &|| false);
+        assert_eq!(meter.add(1 << 20), Ok(()));
         assert_eq!(meter.add(INTERRUPT_CHECK_STEP_COUNT as usize), Err(Stop::TooLong));
-        let mut meter = StepMeter::new(&|| true);
+        let mut meter = StepMeter::new(1 << 20, &|| true);
         assert_eq!(meter.add(1), Ok(()));
         assert_eq!(meter.add(INTERRUPT_CHECK_STEP_COUNT as usize), Err(Stop::Interrupted));
     }

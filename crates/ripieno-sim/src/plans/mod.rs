@@ -30,8 +30,8 @@ pub const OPERATIONS_MAX: usize = 10_000_000;
 /// Maximum number of steps of a simulation: starts, events and rates of flows.
 pub const STEPS_MAX: u64 = 200_000_000;
 
-/// Number of planned operations between two interrupt checks.
-pub(crate) const INTERRUPT_CHECK_OPERATION_COUNT: usize = 1 << 16;
+/// Maximum number of steps by an estimate. They take about a minute.
+pub const ESTIMATED_STEPS_MAX: u64 = 40_000_000;
 
 /// Result of a simulation.
 #[derive(Clone, Debug)]
@@ -46,6 +46,8 @@ pub struct PlanSimulation {
     pub sent_bytes: Vec<usize>,
     /// Load of each wire in use.
     pub loads: Vec<WireLoad>,
+    /// Number of steps that the simulation took.
+    pub step_count: u64,
 }
 
 /// Load of one wire.
@@ -74,9 +76,14 @@ pub enum SimulationError {
         /// Number of operations, or a lower bound.
         operation_count: usize,
     },
+    /// The simulation would take too many steps by an estimate.
+    TooManySteps {
+        /// Estimated number of steps.
+        step_count: u64,
+    },
     /// The simulation takes too many steps.
     TooLong {
-        /// Share of the bytes that had passed after [`STEPS_MAX`] steps.
+        /// Share of the bytes that had passed after the maximum number of steps, usually [`STEPS_MAX`].
         passed_share: f64,
     },
     /// The caller interrupted the simulation.
@@ -91,6 +98,9 @@ impl fmt::Display for SimulationError {
             }
             SimulationError::TooLarge { operation_count } => {
                 write!(f, "about {operation_count} operations, the maximum is {OPERATIONS_MAX}")
+            }
+            SimulationError::TooManySteps { step_count } => {
+                write!(f, "about {step_count} steps, the maximum is {ESTIMATED_STEPS_MAX}")
             }
             SimulationError::TooLong { passed_share } => {
                 let percent = 100.0 * passed_share;
@@ -140,8 +150,18 @@ pub fn simulate(
     plans: impl Iterator<Item = Plan>,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<PlanSimulation, SimulationError> {
-    let mut meter = StepMeter::new(is_interrupted);
+    simulate_steps(cluster, plans, STEPS_MAX, is_interrupted)
+}
+
+/// Simulate one plan per rank in at most `step_count_max` steps.
+pub(crate) fn simulate_steps(
+    cluster: &Cluster,
+    plans: impl Iterator<Item = Plan>,
+    step_count_max: u64,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<PlanSimulation, SimulationError> {
+    let mut meter = StepMeter::new(step_count_max, is_interrupted);
     let mut event_loop = SimulationState::ready(cluster, FlowGraph::of(cluster, plans, is_interrupted)?);
     event_loop.run(&mut meter)?;
-    Ok(event_loop.simulated())
+    Ok(PlanSimulation { step_count: meter.step_count(), ..event_loop.simulated() })
 }

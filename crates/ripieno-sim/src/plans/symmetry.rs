@@ -9,7 +9,7 @@ use super::event_loop::SimulationState;
 use super::flow::end_of;
 use super::flow_graph::FlowGraph;
 use super::meter::StepMeter;
-use super::{PlanSimulation, SimulationError};
+use super::{PlanSimulation, STEPS_MAX, SimulationError};
 use crate::cluster::{Cluster, WireName};
 use crate::waits::{OperationWait, of_plan};
 use ripieno_plan::{Operation, Plan};
@@ -25,7 +25,7 @@ enum PeerRelation {
 }
 
 /// Properties of a rank's plan that determine its progress.
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 struct PlanShape {
     operations: Vec<(Discriminant<Operation>, Option<usize>, usize)>,
     waits: Vec<OperationWait>,
@@ -65,19 +65,34 @@ impl PlanShape {
 impl Representative {
     /// Return the representative of all plans on a cluster of equal links. `some` are the plans of rank 0 and of
     /// further ranks. Returns `None` if one of them differs from the plan of rank 0, or if links differ.
-    pub(crate) fn of(cluster: &Cluster, some: &[(usize, Plan)]) -> Option<Representative> {
+    pub(crate) fn of(
+        cluster: &Cluster,
+        some: &[(usize, Plan)],
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Representative>, SimulationError> {
         let p = cluster.topology.size();
         if !cluster.has_equal_links() || p == 1 {
-            return None;
+            return Ok(None);
         }
         let ring = PeerRelation::Ring { p };
         let relations = [Some(ring), p.is_power_of_two().then_some(PeerRelation::Hypercube)];
-        let relation = relations.into_iter().flatten().find(|&relation| {
-            let mut shapes = some.iter().map(|(rank, plan)| PlanShape::of(cluster, *rank, plan, relation));
-            let first = shapes.next();
-            shapes.all(|shape| Some(&shape) == first.as_ref())
-        })?;
-        Some(Representative { plan: some.first()?.1.clone(), relation })
+        for relation in relations.into_iter().flatten() {
+            let (mut first, mut are_alike) = (None, true);
+            for (rank, plan) in some {
+                if is_interrupted() {
+                    return Err(SimulationError::Interrupted);
+                }
+                let shape = PlanShape::of(cluster, *rank, plan, relation);
+                are_alike = first.get_or_insert_with(|| shape.clone()) == &shape;
+                if !are_alike {
+                    break;
+                }
+            }
+            if are_alike && let Some((_, plan)) = some.first() {
+                return Ok(Some(Representative { plan: plan.clone(), relation }));
+            }
+        }
+        Ok(None)
     }
 
     /// Simulate the plans of all ranks. `is_interrupted` is called from time to time and stops the simulation if it
@@ -88,10 +103,15 @@ impl Representative {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<PlanSimulation, SimulationError> {
         let relation = self.relation;
-        let graph =
-            FlowGraph::of_representative(cluster, &self.plan, |sender, receiver| relation.receiver(sender, receiver))?;
+        let graph = FlowGraph::of_representative(
+            cluster,
+            &self.plan,
+            |sender, receiver| relation.receiver(sender, receiver),
+            is_interrupted,
+        )?;
         let mut event_loop = SimulationState::ready(cluster, graph);
-        event_loop.run(&mut StepMeter::new(is_interrupted))?;
+        let mut meter = StepMeter::new(STEPS_MAX, is_interrupted);
+        event_loop.run(&mut meter)?;
         let one = event_loop.simulated();
         let p = cluster.topology.size();
         let of_rank = |rank: usize| {
@@ -110,6 +130,7 @@ impl Representative {
             loads: (0..p).flat_map(of_rank).collect(),
             transfers: one.transfers,
             transfer_weight: p,
+            step_count: meter.step_count(),
         })
     }
 }
