@@ -170,7 +170,7 @@ def test_the_engines_reason_of_an_end_is_reported():
         engine.run.failed(1, "out of memory")
         engine.run.processes[1].kill()
 
-    with engine.launch(2, on_event=say) as job, pytest.raises(rp.RankFailed, match="stand-in says: out of memory"):
+    with engine.launch(2, on_event=say) as job, pytest.raises(rp.RankFailed, match="stand-in reports: out of memory"):
         job.run(program)
 
 

@@ -75,7 +75,10 @@ def forked(comm):
 
     words = in_a_child(child)
     assert len(words) == 15 + (comm.world_size > 1)
-    assert all(f"forked from that of rank {comm.rank}" in word for word in words), words
+    assert all(
+        f"forked from rank {comm.rank} and is not a rank itself: return its results to rank {comm.rank}," in word
+        for word in words
+    ), words
     # The parent's calls continue on all resources that the child has closed.
     assert handle.wait().tolist() == [comm.world_size] * 3 and len(last.wait()) == comm.world_size
     assert part.allreduce(1) == comm.allreduce(1) == comm.world_size

@@ -413,8 +413,8 @@ def test_invalid_csv_is_reported(tmp_path):
     for text, message in [
         ("a,b\n1,2\n3\n", "a.csv, line 3: 1 values, expected 2"),
         ("a,a\n1,2\n", "two columns named 'a'"),
-        ('a,b\n1,"2\n3,4\n5,6\n', "a quote in a record from byte 4 on has no end"),
-        ('a,"b\n1,2\n', "a quote in a record from byte 0 on has no end"),
+        ('a,b\n1,"2\n3,4\n5,6\n', "a quoted field is not closed in the records from byte 4 on"),
+        ('a,"b\n1,2\n', "a quoted field is not closed in the records from byte 0 on"),
         ("\n", "a.csv has no record and no header: it holds nothing but line ends"),
     ]:
         path.write_text(text)

@@ -401,7 +401,9 @@ def test_another_rank_does_not_load_a_file_that_has_changed(tmp_path):
     np.save(tmp_path / "rows.npy", np.arange(6.0))
     (split,) = rp.input.splits(tmp_path / "rows.npy")
     sealed = SerializedValue(split, "a split")
-    partition = worker.Partition(driver.Task(0, 1, "rows", None), sealed, sealed.size_bytes, (), (split.path,))
+    partition = worker.SerializedPartition(
+        driver.Task(0, 1, "rows", None), sealed, sealed.size_bytes, (), (split.path,)
+    )
 
     def program(comm, partition):
         part = worker.WorkerState(

@@ -131,7 +131,7 @@ def test_counts_beyond_any_memory_are_reported(text, tmp_path, capsys):
         (["-p", str(10**18), "--nodes", "a,b"], "--partitions 1000000000000000000: there are records for 300"),
         (
             ["-p", "2", "--record-bytes", str(10**30)],
-            "--record-bytes 1000000000000000000000000000000: expected a whole number >= 1, and below 2**63",
+            "'--record-bytes': 1000000000000000000000000000000: expected a whole number >= 1, and below 2**63",
         ),
     ]:
         assert main(["split", str(text), "--out", str(out), *words]) == 2

@@ -234,6 +234,12 @@ def test_stored_block_sizes_are_read_only_after_a_change(tmp_path, monkeypatch):
     assert stored.current() == []
 
 
+def test_block_sizes_measured_for_other_sizes_are_not_used_for_empty_files():
+    found = block_sizes.BlockSizes("csb", 1 << 20, ["a"], 1 << 14, {1 << 14: [2.0]})
+    assert block_sizes.tuned_block_bytes([found], "csb", 1 << 20) == 1 << 14
+    assert block_sizes.tuned_block_bytes([found], "csb", 0) is None
+
+
 def test_the_command_measures_block_sizes(capsys):
     words = ["tune", "broadcast", "--strategies", "flat,csb", "--bytes", "100KiB", "--budget", "0.01"]
     main(words)

@@ -188,7 +188,8 @@ def tuned_block_bytes(stored: Iterable[BlockSizes], strategy: str, size_bytes: i
     """Return the measured block size for a value, from the result of the nearest size; None if none applies."""
 
     def factor(found: BlockSizes) -> float:
-        return max(found.size_bytes / size_bytes, size_bytes / found.size_bytes)
+        found_bytes, bytes_ = max(found.size_bytes, 1), max(size_bytes, 1)
+        return max(found_bytes / bytes_, bytes_ / found_bytes)
 
     near = [each for each in stored if each.strategy == strategy and factor(each) <= SIZE_FACTOR_MAX]
     return min(near, key=factor).block_bytes if near else None

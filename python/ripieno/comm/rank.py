@@ -253,7 +253,7 @@ class CallBase:
         if self._is_forked:
             raise CommunicatorClosed(
                 f"this process was forked from rank {self.rank} and is not a rank itself: "
-                "return its results to rank {self.rank}, and call collectives there"
+                f"return its results to rank {self.rank}, and call collectives there"
             )
 
     def _detach(self) -> None:

@@ -40,7 +40,7 @@ def test_the_end_of_a_worker_is_reported_with_the_message_of_dask(dask_client):
             job.run(program)
     assert time.monotonic() - started <= under_load(PROMPT_S)
     assert caught.value.rank == 1 and caught.value.host
-    assert f"dask says: the worker {places[1]} has left the cluster (its process ended" in caught.value.cause
+    assert f"dask reports: the worker {places[1]} has left the cluster (its process ended" in caught.value.cause
     # Dask would repeat the lone rank endlessly.
     assert not any(map(dask._ranks, dask_client.processing().values()))
     dask_client.wait_for_workers(WORKERS, timeout=RESTART_S)
@@ -69,7 +69,7 @@ def test_a_rank_that_loses_its_launcher_is_reported_by_dask(dask_client):
 
     with (
         launch(dask_client, 2) as job,
-        pytest.raises(rp.RankFailed, match=r"dask says: .* has lost the connection") as caught,
+        pytest.raises(rp.RankFailed, match=r"dask reports: .* has lost the connection") as caught,
     ):
         job.run(program)
     assert caught.value.rank == 1
@@ -141,7 +141,7 @@ def test_a_cancelled_task_ends_the_job(dask_client):
     with (
         launch(dask_client, 2) as job,
         job.report_to(cancel),
-        pytest.raises(rp.RankFailed, match=r"rank 1 on .* dask says: its task is cancelled"),
+        pytest.raises(rp.RankFailed, match=r"rank 1 on .* dask reports: its task is cancelled"),
     ):
         job.run(program)
     assert comes_true(lambda: not ranks_left(dask_client), PROMPT_S)
@@ -227,7 +227,7 @@ def test_ranks_that_are_lost_while_data_are_waited_for_end_the_wait(dask_client)
         pid = job.run(lambda comm: os.getpid())[1]
         dying = threading.Timer(0.2, os.kill, [pid, signal.SIGKILL])
         dying.start()
-        with pytest.raises(rp.RankFailed, match=r"rank 1 on .* dask says: the worker "):
+        with pytest.raises(rp.RankFailed, match=r"rank 1 on .* dask reports: the worker "):
             job.run(place, never)
         dying.join()
         dask_client.wait_for_workers(WORKERS, timeout=RESTART_S)

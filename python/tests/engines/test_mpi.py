@@ -179,7 +179,7 @@ def test_a_closed_output_does_not_fail_ranks(launcher, monkeypatch):
     with rp.launch(engine="mpirun", command=launcher, workers=2, slots=2) as job:
         monkeypatch.setattr(sys, "stderr", None)
         assert job.run(lambda comm: comm.allreduce(sys.stderr.write("words\n"))) == [12, 12]
-        with pytest.raises(rp.RankFailed, match=r"rank 1 on .* failed: .*; mpirun says: "):
+        with pytest.raises(rp.RankFailed, match=r"rank 1 on .* failed: .*; mpirun reports: "):
             job.run(programs.fail, 1, "kill", "in a collective")
 
 

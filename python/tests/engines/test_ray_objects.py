@@ -97,7 +97,7 @@ def test_ranks_that_die_while_objects_are_waited_for_end_the_wait(ray_nodes):
         doomed = job._resources.run.actors[1]
         dying = threading.Timer(0.2, lambda: ray.kill(doomed))
         dying.start()
-        with pytest.raises(RankFailed, match=r"rank 1 on .* ray says: its actor died"):
+        with pytest.raises(RankFailed, match=r"rank 1 on .* ray reports: its actor died"):
             job.run(described, make.remote())
         dying.join()
         assert job.run(lambda comm: comm.allreduce(1)) == [2, 2]
