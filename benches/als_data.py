@@ -67,7 +67,7 @@ def _parsed(texts: list[bytes]) -> list[NDArray[np.float32]]:
 def _synthetic(
     user_count: int, item_count: int, mean: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """Return ratings of 0.5 to 5 with skewed numbers per user and item, and tastes in eight directions."""
+    """Return ratings of 0.5 to 5 from eight latent factors, with skewed numbers of ratings per user and per item."""
     random = np.random.default_rng(0)
     users = np.repeat(np.arange(user_count), random.geometric(1 / mean, user_count))
     items = (item_count * random.random(len(users)) ** 2.5).astype(np.int64)

@@ -7,7 +7,7 @@ USER_COUNT, TITLES = 300, [f"{kind} {number}" for kind in ("comedy", "drama", "w
 
 
 def ratings(random: np.random.Generator) -> tuple[list[int], list[str], list[float]]:
-    """Return ratings of users, numbered like 1007, who each like one kind of film and have seen a third of all."""
+    """Return ratings with user ids from 1000 on. Each user prefers one genre and rates a third of all films."""
     users, items, values = [], [], []
     for user in range(1000, 1000 + USER_COUNT):
         for item, title in enumerate(TITLES):
