@@ -72,7 +72,7 @@ def _custom(definition: dict[str, Any]) -> Any:
     kind, group = spec["names"]["kind"].lower(), spec["group"].split(".")[0]
     for version in spec["versions"]:
         schema = strict(version["schema"]["openAPIV3Schema"])
-        # Such a schema leaves the metadata undefined, which are the same for all resources.
+        # The schema of a custom resource does not define the metadata, which all resources have in common.
         schema["properties"]["metadata"] = {"$ref": f"#/definitions/{METADATA}"}
         yield f"{kind}-{group}-{version['name']}", schema
 

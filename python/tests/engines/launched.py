@@ -14,7 +14,7 @@ from watching import gone_within
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = Path(sys.executable).parent
-#: The path has Ripieno's commands and this Python; the environment has nothing of another launcher.
+#: The path has Ripieno's commands and this Python; no variable of another launcher is set.
 VARIABLES = {"PATH": os.pathsep.join((str(SCRIPTS), os.environ["PATH"])), "PYTHONUNBUFFERED": "1"}
 
 #: Open MPI's launcher requires permission to run as root, and with more ranks than cores.
@@ -24,7 +24,7 @@ OPEN_MPI = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_oob_tcp_if_include": "lo",
 }
-#: Rank 1 fails in the way of the first argument; with "early" before the ranks have connected.
+#: Rank 1 fails as the first argument specifies; with "early" it fails before the ranks have connected.
 SCRIPT = """
 import os, signal, sys, time
 import numpy as np

@@ -154,12 +154,12 @@ def _start(pod: Pod, resolver: Path, folder: Path) -> list[str]:
 
 
 class NameService:
-    """The cluster's name service at a host of a lab; a name stands for nothing until `ready` says so.
+    """The cluster's name service at a host of a lab; a name does not resolve until `ready` returns True.
 
     Parameters
     ----------
     lab, host
-        Where it answers, at port 53.
+        The service listens on this host, at port 53.
     records
         Addresses by name.
     ready

@@ -29,7 +29,7 @@ def exit_hard(comm, culprit: int) -> None:
 
 
 def wait(comm) -> None:
-    """All ranks wait for rank 0, which waits for none."""
+    """Block rank 0 forever, while all other ranks wait for it."""
     import threading
 
     if comm.rank == 0:
@@ -38,7 +38,7 @@ def wait(comm) -> None:
 
 
 def compute(comm) -> None:
-    """Compute forever, without a call that could be notified of an end."""
+    """Compute forever, without a call that could raise the failure of another rank."""
     comm.emit({"pid": os.getpid()})
     while True:
         sum(range(1000))
@@ -57,7 +57,7 @@ def row_count(comm, batches) -> int:
 
 
 def hold_until_told(pipe: str) -> bytes:
-    """A task of Spark's own."""
+    """Block a task of Spark, not of a job, until the test writes to `pipe`."""
     return Path(pipe).read_bytes()
 
 
@@ -67,7 +67,7 @@ def running(spark) -> int:
 
 
 def _executor() -> int:
-    """Return the JVM of this Python process, which started the daemon that forked this process."""
+    """Return the PID of the JVM of this executor: the parent of the daemon that forked this process."""
     daemon = os.getppid()
     return int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
 

@@ -37,7 +37,7 @@ STILL_S = 40.0
 SETTLED_S = 60.0
 # A leak of each of this many jobs is distinguishable from the engine's own growth.
 LEAVING_JOB_COUNT = 3
-# Maximum number of rounds, while each round leaves more behind.
+# Maximum number of rounds. Growth in every one of them is a leak.
 LEAVING_ROUND_COUNT = 3
 
 

@@ -150,7 +150,7 @@ class Refusing(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing is printed."""
+        """Print nothing."""
 
 
 @pytest.mark.parametrize("chained", ["", "simplecache::"])

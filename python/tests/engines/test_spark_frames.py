@@ -325,7 +325,7 @@ def test_a_frame_that_spark_cannot_compute_is_reported_with_the_reason(spark_loc
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_ranks_that_take_long_hold_their_slots_however_spark_plans(spark, adaptive):
     with setting(spark, "spark.sql.adaptive.enabled", adaptive):
-        # Rows that take longer to compute than slots are waited for, behind a shuffle, and ranks that do.
+        # Computing the rows, behind a shuffle, takes longer than `slots_timeout_s`, and so does the program of a rank.
         pairs = spark.sparkContext.parallelize([(1, 2), (3, 4)], 2).mapPartitions(programs.taking(1.5)).groupByKey(4)
         frame = pairs.map(programs.key_alone).toDF("key int")
         options = {"workers": 4, "schema": "rows double", "slots_timeout_s": 0.5}

@@ -39,7 +39,7 @@ def frame(spark, *, points=POINTS, kind="array<double>", partitions=WORKERS):
 
 
 def of_rows(spark, *rows, kind="array<double>"):
-    """A few rows as they are."""
+    """Return a frame of the given rows, each with weight 1."""
     return spark.createDataFrame([(at, row, 1.0) for at, row in enumerate(rows)], SCHEMA.format(kind))
 
 
@@ -49,7 +49,7 @@ def reference(points=POINTS, weights=None, **parameters):
 
 @pytest.fixture(scope="module")
 def model():
-    """As if fitted, or loaded."""
+    """Return a model with the centers of `rp.KMeans`, as a fitted or loaded model has them."""
     return KMeansModel(reference(random_state=3).cluster_centers_).setFeaturesCol("point")
 
 
