@@ -165,7 +165,7 @@ def test_a_column_that_the_key_names_twice_is_an_error(tmp_path, threads):
 
 
 def test_strings_that_are_stored_as_dictionaries_aggregate_as_others(tmp_path):
-    """Of Parquet files with few and with many different strings, with dictionaries that differ between row groups."""
+    """Aggregate Parquet files with few and many distinct strings; dictionaries differ between row groups."""
     names = [f"a longer name of city {at}" for at in range(1000)]
     tables = [
         pa.table({"city": ["Bonn", "Köln", None, "Bonn"] * 250, "street": names, "price": range(1000)}),

@@ -129,10 +129,10 @@ def asynchronous(comm):
             comm.recv_async(peer, out=received).wait()
             sent.wait()
             assert (received == peer).all()
-            comm.send_async(["value", comm.rank, np.zeros(1 << 18)], peer)  # nothing waits for it, but it arrives
+            comm.send_async(["value", comm.rank, np.zeros(1 << 18)], peer)  # completes without `wait`
             assert comm.recv(peer)[1] == peer
     for _ in range(20):
-        comm.allreduce_async(np.ones(1000))  # nothing waits for it
+        comm.allreduce_async(np.ones(1000))  # the handle is dropped without `wait`
     comm.barrier()
 
 

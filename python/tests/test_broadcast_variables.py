@@ -171,7 +171,7 @@ comm.barrier()
 if comm.rank == victim:
     native = variable._require_open()
     native.start_fetch()
-    # Once some of it has come, or was given, the others know of this rank.
+    # The other ranks know this rank once it has some bytes of the value, or all of them as the root.
     while not any(native.progress()[:2]):
         time.sleep(0.001)
     os.kill(os.getpid(), signal_number)
@@ -281,7 +281,7 @@ def spoil_values() -> None:
             if "memfd:ripieno-value" in os.readlink(f"/proc/self/fd/{name}"):
                 os.pwrite(int(name), bytes(os.fstat(int(name)).st_size), 0)
         except FileNotFoundError:
-            pass  # It belonged to the listing.
+            pass  # The descriptor of the directory listing, which is closed.
 
 
 def fetched_late_from_spoilt_memory(comm, strategy):

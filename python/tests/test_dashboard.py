@@ -402,7 +402,7 @@ def test_a_flood_without_the_token_leaves_descriptors_for_the_job_and_the_page()
 
 
 def state_or_nothing(link: str) -> bytes:
-    """Return the state, or nothing if other connections preceded it in the queue."""
+    """Return the state, or null for the ranks if the request fails."""
     try:
         with urllib.request.urlopen(link + "state", timeout=3) as response:
             return response.read()

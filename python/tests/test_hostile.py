@@ -95,7 +95,7 @@ class HostileSchedule:
         )
 
     def strikes(self, moment: str, step: int) -> bool:
-        """Whether it is now."""
+        """Return whether the fault occurs at this moment and step."""
         return self.moment == moment and self.step == step
 
 

@@ -196,12 +196,12 @@ def test_helper_threads_sleep_between_kernels_but_not_in_bsp(digits):
         with kernels.threads_in_model(model, 2):
             for _ in range(30):
                 kernels.distances(rows, rows, threads=2)
-                # A serial part.
+                # A serial section: no kernel runs.
                 time.sleep(0.002)
         return sum(each["voluntary_switches"] for each in start.until_now() if each["index"] == 1)
 
     assert sleeps("fork-join") >= 8
-    # At its start and after its end.
+    # The helper thread sleeps only before the first kernel and after the last one.
     assert sleeps("bsp") <= 4
 
 

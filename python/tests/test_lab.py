@@ -638,7 +638,7 @@ def test_a_lab_is_removed_when_its_owner_ends(name, ending):
         "from ripieno.lab import Lab\n"
         f"with Lab(hosts=2, name={name!r}) as lab:\n"
         "    subprocess.Popen(lab.command(lab.hosts[0], ['sleep', '60']), stdout=subprocess.DEVNULL)\n"
-        # It holds the owner's descriptors and outlives it.
+        # The child holds the descriptors of the owner and outlives the owner.
         "    child = os.fork() or signal.pause()\n"
         "    print(child, flush=True)\n"
         "    sys.stdin.read()\n"

@@ -561,7 +561,7 @@ assert unit == 8 and list(shared) == [1.5, 2.5] and window.tomemory().nbytes == 
 window.Free()
 assert window == MPI.WIN_NULL
 
-# What does not exist names its alternative
+# Errors of unsupported calls name an alternative
 for call, alternative in (
     (lambda: MPI.Win.Create(bytearray(8)), "Win.Allocate_shared"),
     (lambda: MPI.File.Open(comm, "x"), "one file per rank"),

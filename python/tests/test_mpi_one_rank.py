@@ -23,7 +23,7 @@ def mpi():
     from ripieno import mpi
 
     yield mpi
-    # Otherwise this world would be that of later tests.
+    # Otherwise later tests would use this world.
     mpi.Finalize()
 
 

@@ -226,7 +226,7 @@ def test_a_rank_that_computes_is_waited_for_while_another_dies(tmp_path):
 
 
 def wait_for_a_dead_root(comm):
-    """Let rank 1 wait for a value of rank 0, which dies, and of which rank 2 knows nothing."""
+    """Let rank 1 wait for a value of rank 0, which dies. Rank 2 has no variable for the value."""
     with comm.broadcast_variable(0 if comm.rank == 0 else None) as connected:
         assert connected.value == 0
     comm.barrier()

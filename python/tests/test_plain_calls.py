@@ -104,7 +104,7 @@ def lists_and_tuples(comm):
         (table,),
         (whole, 7, np.float32(1), -(2**62)),
         (np.zeros((0, 3)), np.array(2.0)),
-        # These go another way.
+        # These values do not use the fast path.
         (),
         (line, (1, 2)),
         {"a": 1, "b": line},

@@ -483,7 +483,7 @@ def test_an_incomplete_environment_is_named(variables, sentence):
 
 
 def test_rank_0_waits_until_its_name_is_known(monkeypatch):
-    # A name service that knows a pod only once its address is known answers like this.
+    # A name service rejects the name of a pod until the pod has an address.
     answers = [socket.gaierror(socket.EAI_NONAME, "Name or service not known")] * 3 + [[]]
     resolved = []
 
@@ -541,7 +541,7 @@ def test_ctrl_c_ends_a_rank_that_waits_for_others_to_join():
     with subprocess.Popen(
         [sys.executable, "-c", "import ripieno; ripieno.init()"], env=alone, stderr=subprocess.PIPE, text=True
     ) as rank:
-        # Once its port answers, it waits for the other rank.
+        # A rank that listens on its port waits for the other rank.
         assert comes_true(lambda: not socket.socket().connect_ex(("127.0.0.1", port)), within_s=20)
         rank.send_signal(signal.SIGINT)
         _, output = rank.communicate(timeout=EVENT_TIMEOUT_S)
@@ -559,5 +559,5 @@ def test_a_rank_that_is_stopped_before_it_connects_to_the_others_is_named(tmp_pa
     done = run("-n", 3, path)
     assert done.returncode == 1
     assert "rank 1" in done.stderr.splitlines()[-1] and "stopped for 5 s" in done.stderr.splitlines()[-1], done.stderr
-    # Out of the 60 s that the others would wait for it.
+    # The other ranks would wait for 60 s.
     assert time.monotonic() - begun < under_load(30.0)

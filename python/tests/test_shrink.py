@@ -292,7 +292,7 @@ def test_scripts_continue_without_ranks(tmp_path, how, victims):
     ended = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert ended.returncode == 0, ended.stderr
     if len(victims) == 1:
-        # A rank continued after the end may find the expected data in its links.
+        # A stopped rank that is resumed after the end may still find the expected data in its links.
         assert ended.stdout.count(f"{left} {len(left)}\n") == len(left)
     if how == "kill":
         assert all(f"rank {rank} of" in ended.stderr for rank in victims), ended.stderr

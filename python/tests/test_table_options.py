@@ -96,7 +96,7 @@ def test_missing_values_are_errors_unless_dropped_or_replaced_by_the_mean(tmp_pa
         np.testing.assert_array_equal(np.concatenate(shares), [[1.5, 2, 1003], [4.25, 5, 6.5]])
     mean = read(missing="mean").read_share(0, 1).points
     np.testing.assert_allclose(mean, [[1.5, 2, 1003], [2.5, 11 / 3, 4], [3, 4, 1013.5 / 3], [4.25, 5, 6.5]])
-    # A target has no other value than its own.
+    # Missing targets are not replaced by a mean.
     with pytest.raises(
         rp.InputError, match=r"column 'y' .*: NaN .* a target is not replaced by a mean: pass missing='drop'"
     ):

@@ -1,4 +1,4 @@
-"""Questions of a launcher about the waits of its ranks."""
+"""Queries from a launcher about the waits of its ranks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_interrupt_is_explained_although_a_call_has_timed_out(rank):
 
 
 def explained(ranks):
-    """Return the answers of ranks which send nothing more."""
+    """Return the answers of ranks that send nothing more."""
     with selectors.DefaultSelector() as selector:
         return list(ranks.explain(selector, selector.unregister, always=True))
 
