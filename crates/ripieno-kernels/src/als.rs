@@ -113,7 +113,7 @@ impl std::iter::Sum for AlsObjective {
     }
 }
 
-/// Compute the factors of every row, `rank` each, from the factors of the columns. Returns the remaining objective.
+/// Compute the factors of every row, `rank` each, from the factors of the columns. Return the remaining objective.
 ///
 /// Conjugate gradients start from the contents of `out`. A row without ratings gets zeros.
 ///

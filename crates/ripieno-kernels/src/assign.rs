@@ -50,7 +50,7 @@ pub struct PassOutput<'a> {
 
 /// Perform one pass of K-means: assign each row to its nearest centroid and sum the rows of each cluster.
 ///
-/// Returns the inertia, `Σ w·‖x − c‖²` over the rows. `weights` has one weight per row; without it each row has weight
+/// Return the inertia, `Σ w·‖x − c‖²` over the rows. `weights` has one weight per row; without it each row has weight
 /// 1.
 ///
 /// # Panics

@@ -217,7 +217,7 @@ fn add_in_order(sums: &mut [f64], partial: &[f64]) {
     partial.chunks_exact(sums.len()).for_each(|partial| add(sums, partial));
 }
 
-/// Job: column sums of a segment. Returns the greatest magnitude.
+/// Job: column sums of a segment. Return the greatest magnitude.
 struct ColumnSums<'a, P> {
     rows: RegressionRows<'a, P>,
     sums: &'a mut [f64],

@@ -155,7 +155,7 @@ impl<'a, P: Point> CellState<'a, P> {
         }
     }
 
-    /// Compute the prefix sums of the rows' costs, or of their weights before the first center. Returns the total.
+    /// Compute the prefix sums of the rows' costs, or of their weights before the first center. Return the total.
     #[inline(always)]
     fn add_up(&mut self) -> f64 {
         let mut total = 0.0;

@@ -77,7 +77,7 @@ pub struct FeatureState<'a> {
     pub squares: &'a mut [f64],
 }
 
-/// Perform one epoch over the rows of all ranks, with the steps in the given order. Returns the sum of the losses of
+/// Perform one epoch over the rows of all ranks, with the steps in the given order. Return the sum of the losses of
 /// the local rows, each computed before its step.
 ///
 /// `exchange` sends every rank a chunk of the first vector, all of equal length, and fills the second vector with the

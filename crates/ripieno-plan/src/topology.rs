@@ -88,7 +88,7 @@ impl Topology {
     }
 }
 
-/// Renumber labels from 0 by first appearance. Returns the numbers and their count.
+/// Renumber labels from 0 by first appearance. Return the numbers and their count.
 fn renumbered(labels: &[usize]) -> (Vec<usize>, usize) {
     let mut numbers = alloc::collections::BTreeMap::new();
     let number = |label: &usize| {

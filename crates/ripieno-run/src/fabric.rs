@@ -200,7 +200,7 @@ pub trait Fabric: Send {
         vec![]
     }
 
-    /// Report that this rank observed `failure` first (e.g. a mismatched header or a raised error). Returns within a
+    /// Report that this rank observed `failure` first (e.g. a mismatched header or a raised error). Return within a
     /// bounded time, after the job has failed with this failure or an earlier one.
     fn report(&mut self, failure: JobFailure);
 

@@ -259,7 +259,7 @@ impl SimulationRequest {
         Ok(trial.representative(algorithm, order, &cluster.part(rank_count), is_interrupted)?.is_some())
     }
 
-    /// Simulate rank 0 in place of all ranks, if the plans of all ranks are alike on this cluster. Returns `None` if
+    /// Simulate rank 0 in place of all ranks, if the plans of all ranks are alike on this cluster. Return `None` if
     /// they are not.
     ///
     /// Only some ranks are planned and compared. A vector that does not divide into equal chunks is rounded up: the

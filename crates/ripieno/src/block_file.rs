@@ -28,7 +28,7 @@ impl BlockFile {
         Ok(BlockFile { memory, blocks, have })
     }
 
-    /// Open a file if it consists of these blocks. Returns `None` if a block differs or the file does not exist.
+    /// Open a file if it consists of these blocks. Return `None` if a block differs or the file does not exist.
     pub fn find(path: &Path, blocks: BlockDigests) -> io::Result<Option<BlockFile>> {
         let memory = match HostMemory::of_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -69,7 +69,7 @@ impl<M> Handle<M> {
         Ok(done())
     }
 
-    /// Take the memory of a successful call. Returns `Some` only once.
+    /// Take the memory of a successful call. Return `Some` only once.
     pub fn take(&self) -> Option<M> {
         self.result_slot.take()
     }

@@ -49,7 +49,7 @@ thread_local! {
 /// Combines `bytes` bytes of elements of `type_size` from the first pointer into the elements at the second.
 type LightGbmReducer = unsafe extern "C" fn(from: *const u8, into: *mut u8, type_size: i32, bytes: i32);
 
-/// Route the network calls of this thread's LightGBM through `trainer`. Returns the addresses of the functions for
+/// Route the network calls of this thread's LightGBM through `trainer`. Return the addresses of the functions for
 /// reduce-scatter and for allgather.
 pub fn enter(trainer: Box<dyn Trainer>) -> Result<(usize, usize), Error> {
     NETWORK.with_borrow_mut(|network| {

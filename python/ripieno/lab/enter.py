@@ -35,7 +35,7 @@ def enter(namespace: str, host: str, hosts_file: str) -> None:
 
 
 def execute(command: list[str]) -> int:
-    """Execute `command` in this process. Returns an exit code only if that fails."""
+    """Execute `command` in this process. Return an exit code only if that fails."""
     # Prefer commands of this Python's environment, even if sudo reset PATH.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     # Python ignores these signals, and the command would inherit that.

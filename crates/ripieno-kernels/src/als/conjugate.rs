@@ -115,7 +115,7 @@ impl VectorJob for ConjugateRows<'_> {
 }
 
 /// Compute the weights of the ratings and their factors on the right-hand side, padded with zeros to whole lines.
-/// Returns the squared errors of zero factors.
+/// Return the squared errors of zero factors.
 #[inline(always)]
 fn weigh(values: &[f32], feedback: Feedback, extra_weights: &mut Vec<f32>, right_weights: &mut Vec<f32>) -> f64 {
     let padded_len = values.len().next_multiple_of(PanelLine::LEN);
@@ -155,7 +155,7 @@ struct NormalSystem<'a> {
 
 impl NormalSystem<'_> {
     /// Compute the sum of the ratings' factors weighted by `right_weights`, minus the product of the matrix with a
-    /// vector. Returns the product of the weighted sum with the vector. With `FIRST` the factors are gathered.
+    /// vector. Return the product of the weighted sum with the vector. With `FIRST` the factors are gathered.
     #[inline(always)]
     fn left<V: Vector, const FIRST: bool>(&mut self, right_weights: &[f32], vector: &[f32], out: &mut [f32]) -> f64 {
         let width = vector.len();

@@ -331,7 +331,7 @@ fn moves<C: Centroid>(centroids: Matrix<C>, previous: &[f64]) -> Vec<f64> {
 }
 
 impl PreviousPass {
-    /// Compute labels and squared distances of all rows, and update their bounds. Returns the number of pairs that were
+    /// Compute labels and squared distances of all rows, and update their bounds. Return the number of pairs that were
     /// not excluded.
     fn update<P: Point>(
         &mut self,
@@ -397,7 +397,7 @@ impl PanelGroups {
         needed.map(|group| self.members(group).len()).sum()
     }
 
-    /// Compute labels and squared distances of all rows, and update their bounds. Returns the number of pairs that were
+    /// Compute labels and squared distances of all rows, and update their bounds. Return the number of pairs that were
     /// not excluded.
     fn update<P: Point>(
         &mut self,
@@ -688,7 +688,7 @@ impl<P: Point> TileSearch for BoundedBlock<'_, P> {
 }
 
 impl<P: Point> BoundedBlock<'_, P> {
-    /// Compare the first of some rows with panels and record the greatest scores. Returns the number of these rows.
+    /// Compare the first of some rows with panels and record the greatest scores. Return the number of these rows.
     #[inline(always)]
     fn compare_all<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
         &mut self,
@@ -738,7 +738,7 @@ impl<P: Point> BoundedBlock<'_, P> {
         RowBounds { base, own, own_position: search.positions[label as usize], label, limit }
     }
 
-    /// Measure the centroids of a panel that may be as near as the nearest so far. Returns the greatest score except
+    /// Measure the centroids of a panel that may be as near as the nearest so far. Return the greatest score except
     /// the own centroid's, or infinity if a score is NaN.
     #[inline(always)]
     fn compare(&mut self, index: usize, row: &mut RowBounds, panel: usize, scores: &[f32; WIDTH]) -> f32 {

@@ -62,7 +62,7 @@ impl PairBounds {
         lower.zip(moves).filter(|&pair| is_needed(pair)).count()
     }
 
-    /// Compute labels and squared distances of all rows, and update their bounds. Returns the number of pairs compared.
+    /// Compute labels and squared distances of all rows, and update their bounds. Return the number of pairs compared.
     pub(super) fn update<P: Point>(
         &mut self,
         points: Matrix<P>,
@@ -243,7 +243,7 @@ impl<P: Point> TileSearch for PairBlock<'_, P> {
 }
 
 impl<P: Point> PairBlock<'_, P> {
-    /// Lower all bounds by the movement of the centroids. Returns the number of pairs that are not excluded.
+    /// Lower all bounds by the movement of the centroids. Return the number of pairs that are not excluded.
     #[inline(always)]
     fn lower_bounds(&mut self, uppers: &[u16]) -> usize {
         let mut needed = 0;
@@ -274,7 +274,7 @@ impl<P: Point> PairBlock<'_, P> {
         }
     }
 
-    /// Compare all rows with all centroids. Returns the number of pairs.
+    /// Compare all rows with all centroids. Return the number of pairs.
     #[inline(always)]
     fn compare_all<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
         &mut self,
@@ -317,7 +317,7 @@ impl<P: Point> PairBlock<'_, P> {
         self.lower.len()
     }
 
-    /// Compare each centroid with the rows that need it. Returns the number of pairs.
+    /// Compare each centroid with the rows that need it. Return the number of pairs.
     #[inline(always)]
     fn compare_needed<V: Vector>(
         &mut self,

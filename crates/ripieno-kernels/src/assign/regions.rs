@@ -223,7 +223,7 @@ impl<C: Centroid> Build<'_, C> {
             && region.sample.len() / self.grid.columns * self.step >= MIN_HALVING_POINTS
     }
 
-    /// Count the comparisons for halving a region. Returns false if the limit is exceeded.
+    /// Count the comparisons for halving a region. Return false if the limit is exceeded.
     #[inline(always)]
     fn may_halve(&self, region: &OpenRegion) -> bool {
         let count = 2 * region.candidates.len();

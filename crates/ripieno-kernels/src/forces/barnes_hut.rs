@@ -28,7 +28,7 @@ const POINT_OPERATIONS: usize = 1 << 14;
 /// Compute for each of the points `own` the sum of `(x − y)/‖x − y‖²` over all points `y`. Distances below 0.01 count
 /// as 0.01.
 ///
-/// A node counts as one point if its bounding box is smaller than `theta` times its distance. Returns the number of
+/// A node counts as one point if its bounding box is smaller than `theta` times its distance. Return the number of
 /// computed pairs of a point and a node or another point.
 ///
 /// # Panics

@@ -61,7 +61,7 @@ fn by_sorting(ids: &[i64], smallest: i64, span: u64) -> Numbering {
     Numbering { numbers, ..numbering }
 }
 
-/// Order ascending distinct ids with their counts by frequency. Returns the numbering, without `numbers`, and the new
+/// Order ascending distinct ids with their counts by frequency. Return the numbering, without `numbers`, and the new
 /// number of each id.
 fn by_frequency(distinct: Vec<(i64, u32)>) -> (Numbering, Vec<u32>) {
     let largest = distinct.iter().map(|pair| pair.1).max().unwrap_or(0);

@@ -108,7 +108,7 @@ impl TextCursor<'_> {
         matches!(self.peek(), None | Some(b'\n'))
     }
 
-    /// Skip blanks and carriage returns. Returns whether a tab was among them.
+    /// Skip blanks and carriage returns. Return whether a tab was among them.
     #[inline(always)]
     fn skip_blanks(&mut self) -> bool {
         let mut tab = false;

@@ -43,7 +43,7 @@ impl<W: GateWord> Barrier<W> {
         }
     }
 
-    /// Arrive at the barrier of `count` threads. Returns the generation to wait for, or `None` for the last thread.
+    /// Arrive at the barrier of `count` threads. Return the generation to wait for, or `None` for the last thread.
     pub(super) fn register(&self, count: u32) -> Result<Option<BarrierGeneration>, BarrierBroken> {
         // The generation cannot change before this thread has arrived.
         let generation = self.generation.value();

@@ -56,7 +56,7 @@ struct MessageCursor {
 }
 
 impl MessageCursor {
-    /// Advance by one piece. Returns whether it was the last piece of its message.
+    /// Advance by one piece. Return whether it was the last piece of its message.
     fn advance(&mut self, piece_count: usize) -> bool {
         self.piece += 1;
         let done = self.piece == piece_count;

@@ -52,7 +52,7 @@ impl CutPoints {
             .collect()
     }
 
-    /// Add points. Returns whether there were any.
+    /// Add points. Return whether there were any.
     pub(crate) fn add(&mut self, points: Vec<(Buffer, usize)>) -> bool {
         if points.is_empty() {
             return false;

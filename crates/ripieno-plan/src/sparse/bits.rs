@@ -138,7 +138,7 @@ impl Bits {
         into.truncate(end);
     }
 
-    /// Decode the output of [`Bits::write`]. Returns `None` if a bit beyond the length is set. The length of `bytes`
+    /// Decode the output of [`Bits::write`]. Return `None` if a bit beyond the length is set. The length of `bytes`
     /// must match `length`.
     pub(super) fn read(bytes: &[u8], length: usize) -> Option<Bits> {
         assert_eq!(bytes.len(), length.div_ceil(8), "one bit per number");

@@ -57,7 +57,7 @@ pub(super) fn union(lists: &[&[u64]], team: &dyn WorkTeam) -> (Vec<u64>, Vec<Row
     (keys, maps)
 }
 
-/// Merge ascending lists. Returns the union, and per list the position of each of its keys.
+/// Merge ascending lists. Return the union, and per list the position of each of its keys.
 fn merged(lists: &[&[u64]]) -> (Vec<u64>, Vec<Vec<u32>>) {
     match *lists {
         [] => (Vec::new(), Vec::new()),
@@ -83,7 +83,7 @@ fn merged(lists: &[&[u64]]) -> (Vec<u64>, Vec<Vec<u32>>) {
     }
 }
 
-/// Merge two ascending lists. Returns the union and the position of each key of either list. No branch depends on the
+/// Merge two ascending lists. Return the union and the position of each key of either list. No branch depends on the
 /// keys.
 fn merge(left: &[u64], right: &[u64]) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
     let mut keys = vec![0; left.len() + right.len()];

@@ -30,7 +30,7 @@ impl PlanBuilder {
         PlanBuilder { plan: Plan::new(), row_bytes, element_bytes, op, scratch_bytes: 0 }
     }
 
-    /// Send the rows of `contributed` down. Returns the location of the values of the last layer.
+    /// Send the rows of `contributed` down. Return the location of the values of the last layer.
     pub(super) fn down(&mut self, routes: &Routes, contributed: Buffer) -> Span {
         let mut current = self.rows(contributed, 0, routes.out_count);
         for RouteLayer { layer, outs, .. } in &routes.steps {

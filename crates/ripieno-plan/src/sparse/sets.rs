@@ -102,7 +102,7 @@ fn next<'a, T>(slots: &mut IterMut<'a, T>) -> &'a mut T {
     slots.next().expect("a slot for each key")
 }
 
-/// Append a key unless it equals the last key. Returns its position.
+/// Append a key unless it equals the last key. Return its position.
 fn append(unique: &mut Vec<u64>, key: u64) -> u32 {
     if unique.last() != Some(&key) {
         unique.push(key);
@@ -142,7 +142,7 @@ impl Buckets {
     }
 }
 
-/// Divide slots bucket by bucket, and within a bucket chunk by chunk. Returns each chunk's slots in each bucket.
+/// Divide slots bucket by bucket, and within a bucket chunk by chunk. Return each chunk's slots in each bucket.
 fn by_chunk<'a, T>(slots: &'a mut [T], counts: &[Vec<u32>]) -> Vec<Vec<IterMut<'a, T>>> {
     let bucket_count = counts[0].len();
     let lengths = (0..bucket_count).flat_map(|bucket| counts.iter().map(move |counts| counts[bucket] as usize));

@@ -58,7 +58,7 @@ pub fn ranges(team: &dyn WorkTeam, operations: usize, count: usize, unit: usize)
     (0..count.div_ceil(length).max(1)).map(|piece| piece * length..((piece + 1) * length).min(count)).collect()
 }
 
-/// Select the parallel level for `count` items of this total work. Returns the team over the items and the team within
+/// Select the parallel level for `count` items of this total work. Return the team over the items and the team within
 /// an item. The items are computed in parallel if there are enough of them.
 pub fn divided(team: &dyn WorkTeam, operations: usize, count: usize) -> (&dyn WorkTeam, &dyn WorkTeam) {
     if count >= team.piece_count(operations) { (team, &SingleThread) } else { (&SingleThread, team) }

@@ -26,7 +26,7 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    /// Queue a request. Returns false if the queue is full.
+    /// Queue a request. Return false if the queue is full.
     pub(super) fn push(&mut self, request: UploadRequest) -> bool {
         let is_accepted = self.waiting.len() < REQUEST_COUNT_MAX;
         if is_accepted {

@@ -40,7 +40,7 @@ pub fn interpreted(plans: &[Plan], memories: &mut [RankMemory]) {
     assert!(links.values().all(VecDeque::is_empty), "every message was received");
 }
 
-/// Run an operation if its input is available. Returns whether it ran.
+/// Run an operation if its input is available. Return whether it ran.
 fn step(
     rank: usize,
     operation: &Operation,

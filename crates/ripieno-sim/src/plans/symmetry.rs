@@ -64,7 +64,7 @@ impl PlanShape {
 
 impl Representative {
     /// Return the representative of all plans on a cluster of equal links. `some` are the plans of rank 0 and of
-    /// further ranks. Returns `None` if one of them differs from the plan of rank 0, or if links differ.
+    /// further ranks. Return `None` if one of them differs from the plan of rank 0, or if links differ.
     pub(crate) fn of(
         cluster: &Cluster,
         some: &[(usize, Plan)],

@@ -104,7 +104,7 @@ impl PowerLaw {
 
     /// Fit a power law to points `(K, density)` of unions of `K` ranks' sets, by least squares of the logarithms.
     ///
-    /// Each density must be above 0 and below 1. Returns `None` for fewer than two points or an invalid point.
+    /// Each density must be above 0 and below 1. Return `None` for fewer than two points or an invalid point.
     pub fn fit(features: u64, points: &[(f64, f64)]) -> Option<PowerLawFit> {
         if points.len() < 2 || points.iter().any(|&(k, density)| k <= 0.0 || density <= 0.0 || density >= 1.0) {
             return None;

@@ -45,7 +45,7 @@ impl PacketCurve {
 
     /// Create the curve through points `(bytes, seconds)`.
     ///
-    /// A larger packet never takes less time: seconds below earlier ones are raised to them. Returns `None` unless
+    /// A larger packet never takes less time: seconds below earlier ones are raised to them. Return `None` unless
     /// there is a point, the bytes ascend, bytes and seconds are positive, the latency is not negative, and all numbers
     /// are finite.
     pub fn through(mut points: Vec<(f64, f64)>, latency_s: f64) -> Option<PacketCurve> {

@@ -70,7 +70,7 @@ impl WaveExchanges {
 }
 
 impl Regrouping<'_> {
-    /// Pack this rank's blocks for the other ranks in `wave`, and start the exchange. Returns `None` after the last
+    /// Pack this rank's blocks for the other ranks in `wave`, and start the exchange. Return `None` after the last
     /// wave.
     pub fn start(&mut self, wave: usize) -> Result<Option<InFlightWave>, Error> {
         let Some([out, into]) = self.exchanges.waves.get(wave).cloned() else { return Ok(None) };
