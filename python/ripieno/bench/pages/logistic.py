@@ -44,8 +44,8 @@ def descent_chart(name: str, descents: Mapping[str, Sequence[tuple[float, float]
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration_text(seconds)))
         axes.minorticks_off()
-        axes.set_xlabel("a whole fit takes")
-        axes.set_title(f"{name}: objective above the optimum, as a part of it")
+        axes.set_xlabel("time of a whole fit")
+        axes.set_title(f"{name}: relative distance of the objective from the optimum")
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
         text = "; ".join(
             f"{each}: {duration_text(descent[-1][0])} to {descent[-1][1]:.1g}" for each, descent in descents.items()
