@@ -1,4 +1,4 @@
-"""Provide `RipienoWork`, the result of a process group's call, and threads that complete works and limit times."""
+"""Provide `RipienoWork`, the handle of a process group's call, and its threads for futures and timeouts."""
 
 from __future__ import annotations
 
@@ -143,9 +143,10 @@ class RipienoWork(dist.Work):
 
 
 class _Asking(threading.local):
-    """A question to PyTorch's wrappers, per thread: which `RipienoWork` is inside?
+    """Find the `RipienoWork` inside a wrapper of PyTorch. State is per thread.
 
-    PyTorch wraps the works of a backend in Python. A wrapper forwards only `wait` and `get_future`.
+    PyTorch wraps the works of a backend in Python. A wrapper forwards only `wait` and `get_future`. While `is_active`
+    is set, `get_future` of a `RipienoWork` therefore stores the work in `found`.
     """
 
     def __init__(self) -> None:
@@ -169,7 +170,7 @@ _asking = _Asking()
 
 
 def _passed_on(name: str) -> Callable[[dist.Work], Any]:
-    """Return a method for wrappers that forwards this name to `RipienoWork`."""
+    """Return a method for wrappers that calls the method `name` of the `RipienoWork` inside."""
     original = getattr(dist.Work, name)
 
     @functools.wraps(original)
@@ -183,7 +184,7 @@ def _passed_on(name: str) -> Callable[[dist.Work], Any]:
 
 
 def complete_wrappers() -> None:
-    """Make PyTorch's wrappers of `RipienoWork` forward the other methods, too. Called once."""
+    """Make PyTorch's wrappers forward all other methods to `RipienoWork`. Called once."""
     for name in ("is_completed", "is_success", "exception", "result", "synchronize", "source_rank", "_source_rank"):
         setattr(dist.Work, name, _passed_on(name))
 
@@ -197,7 +198,7 @@ class WorkThreads:
     Parameters
     ----------
     abort
-        Called with the reason if a work exceeds its time limit: ends all calls of the ranks.
+        Called with the reason if a work exceeds its time limit. It ends all calls of the ranks.
     """
 
     def __init__(self, abort: Callable[[str], None]) -> None:
