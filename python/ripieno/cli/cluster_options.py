@@ -41,7 +41,7 @@ _OPTIONS = (
         default="64KiB",
         show_default=True,
         metavar="SIZE|none",
-        help="Segment size of messages; each segment costs one alpha. Default: messages are not divided.",
+        help="Segment size of messages; each segment costs one alpha. With none, messages are not divided.",
     ),
     click.option(
         "--relay",
@@ -50,7 +50,7 @@ _OPTIONS = (
         default="16KiB",
         show_default=True,
         metavar="SIZE",
-        help="Ranks forward data in pieces of this size. Default: the segment size.",
+        help="Ranks forward data in pieces of this size, or in segments if these are smaller.",
     ),
     click.option(
         "--costs",
@@ -124,7 +124,7 @@ def cluster_of(
     Raises
     ------
     InputError
-        If the options describe no cluster.
+        If the options do not describe a cluster.
     """
     from ripieno.simulation import Cluster, link_costs
     from ripieno.units import bits_per_s, seconds_of
