@@ -88,7 +88,7 @@ class ComparedRun:
         for name, value in seconds.items():
             yield f"seconds: {name}", value, page.seconds(value)
         share = communication / max(compute + communication, 1e-12)
-        yield "of it communication", None, f"{share:.1%}"
+        yield "communication share", None, f"{share:.1%}"
 
 
 def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
