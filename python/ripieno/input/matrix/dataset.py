@@ -78,7 +78,7 @@ class RowShare:
 
     @property
     def missing_hint(self) -> str:
-        """The end of messages about a missing value: the remedy."""
+        """The end of messages about a missing value, which states the remedy."""
         modes = {piece.file.options.missing for piece in self.pieces if isinstance(piece.file, TableRows)}
         if not modes:
             return "; leave such rows out, or fill them, as sklearn.impute.SimpleImputer does"
@@ -175,7 +175,7 @@ class Dataset:
             Rows are left out, or the names have different types.
         """
         if self.missing == "drop":
-            raise InputError("missing='drop': rows without result have names, too: expected missing='mean', or no id")
+            raise InputError("missing='drop' leaves out rows, but id names all rows: expected missing='mean', or no id")
         columns = [file.ids() for file in self.files if isinstance(file, TableRows)]
         if len({column.type for column in columns}) > 1:
             columns = [column.cast(pa.string()) for column in columns]
