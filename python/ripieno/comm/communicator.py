@@ -98,7 +98,7 @@ class Communicator(
     racks : list of str or None
         The rack of every rank, or None if it is not known; see `ripieno.launch.racks` and `adopt_racks`.
     threads : int
-        The number of threads for the computation of this rank. It divides the cores of a host among its ranks.
+        The number of threads for the computation of this rank. The cores of a host are divided among its ranks.
     replicas : int
         The number of replicas of each rank; see `replicate`.
     replica : int
@@ -156,9 +156,10 @@ class Communicator(
     ) -> SparseReduce:
         """Prepare reductions of sparse data: send the indices once; later reductions send rows of values only.
 
-        Every rank calls it with its own indices and the same options. Rows pass down the layers of a nested butterfly.
-        At each layer of degree `d`, a rank combines its rows with the rows of `d` ranks. Results return over the same
-        ranks. The `threads` of a rank sort and merge the indices here, and order its rows in each reduction.
+        Every rank calls this method with its own indices and the same options. Rows pass down the layers of a nested
+        butterfly. At each layer of degree `d`, each rank of a group of `d` ranks combines the rows of the group in its
+        part of the index range. Results return through the same groups. The `threads` of a rank sort and merge the
+        indices here, and order its rows in each reduction.
 
         Parameters
         ----------
@@ -356,20 +357,20 @@ class Communicator(
         Returns
         -------
         dict
-            Of this rank: "call_count", "seconds_communicating", "bytes_sent", "zero_copy_bytes" (the part of them that
-            receivers read from the memory of this rank), "bytes_received", "seconds_serializing" (time spent on
-            serializing and deserializing objects), and "seconds_waited_for", a list with one number per
-            rank of this communicator: the seconds that this process has waited for that rank, in any communicator.
-            Waits of less than a microsecond may be missing. "threads" has a dict for each thread that has computed in
-            kernels of this process: the number of its "team", its "index" (0 is the caller's thread), its operating-
-            system id "thread", the number of "kernels" that it ran, "computing_s" in them, and "waiting_s" for other
-            threads. The other entries are counters of the operating system since the thread began, or None where it
-            does not report them: "running_s" on a core, "runnable_s" waiting for a core, "voluntary_switches",
-            "involuntary_switches", "migrations" between cores, "minor_faults" (first touches of pages) and
-            "major_faults" (pages read from disk).
+            Statistics of this rank: "call_count", "seconds_communicating", "bytes_sent", "zero_copy_bytes" (the part of
+            them that receivers read from the memory of this rank), "bytes_received", "seconds_serializing" (time spent
+            on serializing and deserializing objects), and "seconds_waited_for", a list with one number per rank of this
+            communicator: the seconds that this process has waited for that rank, in any communicator. Waits of less
+            than a microsecond may be missing. "threads" has a dict for each thread that has computed in kernels of this
+            process: the number of its "team", its "index" (0 is the caller's thread), its operating-system id
+            "thread", the number of "kernels" that it ran, "computing_s" in them, and "waiting_s" for other threads. The
+            other entries are counters of the operating system since the thread began, or None where it does not report
+            them: "running_s" on a core, "runnable_s" waiting for a core, "voluntary_switches", "involuntary_switches",
+            "migrations" between cores, "minor_faults" (first touches of pages) and "major_faults" (pages read from
+            disk).
         Waiting
-            Of all ranks: a printable table of the waits of each rank for each other rank, and the straggler that caused
-            the longest waits.
+            The waits of all ranks: a printable table of the waits of each rank for each other rank, and the straggler
+            that caused the longest waits.
         """
         world_waits = self._native.flight(0)["seconds_waited_for"]
         seconds_waited_for = [world_waits[rank] for rank in self._native.world_ranks]
@@ -393,8 +394,8 @@ class Communicator(
 
         The list covers all communicators of this process. "waited_for" is always a rank of the world, also in a group.
 
-        The recorder keeps 4096 collectives. A short call that never waited has no times of its own; it lies between its
-        neighbors. With RIPIENO_FLIGHT set to a folder, the recorder keeps 65,536 collectives, all with times.
+        The recorder keeps 4096 collectives. A short call that never waited has no times; it ran between the calls
+        before and after it. With RIPIENO_FLIGHT set to a folder, the recorder keeps 65,536 collectives, all with times.
         """
         if count is not None:
             count = whole_number("count", count, 0, 2**63 - 1)
@@ -420,7 +421,7 @@ class AsyncCommunicator(Communicator):
             part = call.begin(native)
             return Handle([part], lambda: call.finish(part), self)
         if isinstance(call, StagedCall) or self._queue.is_busy:
-            # A rank without others waits for none, so its calls need no thread.
+            # In a world of one rank no call waits for another rank, so calls need no thread.
             begin = run_now if self.world_size == 1 and not self._queue.is_busy else self._queue.add
             job = begin(lambda: call.run(native))
             return Handle([job], job.wait, self)

@@ -2,8 +2,8 @@
 //!
 //! The recorder is always on. [`Recorder::begin`] and [`Recorder::end`] write one cache line of a preallocated ring.
 //! They read no clock and do not allocate. The executor reads the clock anyway for long calls and for calls that wait,
-//! and the recorder uses these times. A short call that never waited has no times; it lies between its neighbors. A
-//! *clocked* recorder receives the times of every call.
+//! and the recorder uses these times. A short call that never waited has no times; it ran between the calls before and
+//! after it. A *clocked* recorder receives the times of every call.
 
 mod gauge;
 mod record;
