@@ -142,7 +142,7 @@ impl<T: Default> ErrorPolicy<T, MethodError> for Throw {
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("unknown reason");
         let _ = env.throw_new(
             jni_str!("java/lang/AssertionError"),
-            jni::strings::JNIString::from(format!("a bug of ripieno: {text}")),
+            jni::strings::JNIString::from(format!("a bug in ripieno: {text}")),
         );
         Ok(T::default())
     }

@@ -16,7 +16,8 @@ fn close(found: &[f64], expected: &[f64], what: &str) {
     }
 }
 
-/// Compute the contributions of all pairs in f64: `factor(distance, pair)` times the difference, and further values.
+/// Compute the sums over all pairs in f64. `pair(distance, index)` returns the factor of the difference of two points,
+/// and `more` further values to sum.
 fn reference_sums(
     own: &[f32],
     all: &[f32],

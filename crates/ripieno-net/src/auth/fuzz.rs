@@ -75,7 +75,7 @@ fn call_damaged(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
     });
 }
 
-/// Two ends of a session with damaged traffic. Each three bytes of the input give the position and the change
+/// Two ends of a session with damaged traffic. Every three bytes of the input give the position and the change
 /// of one byte.
 struct SessionPair<'a> {
     damage: &'a [u8],

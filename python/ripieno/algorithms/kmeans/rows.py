@@ -26,7 +26,7 @@ BLOCK_ROWS = 4096
 MAX_UNFILTERED_KEY_COUNT = 4096
 PHILOX_WORDS = 4
 
-#: Largest relative difference of rows without a distance.
+#: Rows at squared distance 0 count as equal if no value differs by more than this, relative to the value.
 SAME_ROWS = 1e-6
 
 

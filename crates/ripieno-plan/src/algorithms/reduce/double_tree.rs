@@ -1,8 +1,8 @@
 //! Double-tree reduce: the root ends with the combination of all vectors.
 //!
-//! One half of the vectors moves up one binary tree, the other half up a second one. The inner ranks of the second tree
-//! are the leaves of the first. So no rank below the root receives more than two halves, and all links are busy at
-//! once. The executor forwards segments as they arrive.
+//! The first half of each vector moves up one binary tree, and the second half up another one. The inner ranks of the
+//! second tree are the leaves of the first. So no rank below the root receives more than two halves, and all links are
+//! busy at once. The executor forwards segments as they arrive.
 //!
 //! Cost for long vectors: `n·(beta + gamma)`.
 //! Requires a commutative operation; the trees fix the order.

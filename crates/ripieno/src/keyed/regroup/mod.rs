@@ -53,8 +53,8 @@ impl Communicator {
     ///
     /// Within a block, keys are in order of first appearance, one rank after the other. The result is bitwise identical
     /// in every run, for every wave size and number of threads. Every rank must call this function, with data of one
-    /// schema and the same options. A rank without rows adopts schema and merge of the other ranks. `on_block` must not
-    /// call a collective of this communicator.
+    /// schema and the same options. A rank without rows adopts the schema and the merge operation of the other ranks.
+    /// `on_block` must not call a collective of this communicator.
     ///
     /// # Errors
     /// [`Error::Argument`] and [`Error::Unsupported`] if options or schema are invalid; nothing is sent. Every rank
