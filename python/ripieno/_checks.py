@@ -13,9 +13,9 @@ from ripieno.errors import InputError
 COUNT_MAX = 2**63 - 1
 #: Maximum number of threads of a rank.
 THREADS_MAX = 4096
-#: Largest time limit or measuring time of a command. poll(2) accepts no longer timeout.
+#: Largest time limit or measuring time of a command. poll(2) does not accept a longer timeout.
 SECONDS_MAX = 1_000_000
-#: Maximum timeout of a job, as in the native module. The clock of the system holds no sums of much longer times.
+#: Maximum timeout of a job, as in the native module. The system clock cannot represent sums of much longer times.
 TIMEOUT_S_MAX = 1_000_000_000
 
 

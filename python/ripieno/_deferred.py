@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy
 
-#: scikit-learn imports these in `sklearn.utils.fixes` and uses them in few functions. They take two thirds of the time.
+#: scikit-learn imports these in `sklearn.utils.fixes` and rarely uses them. They take two thirds of its import time.
 _RARELY_USED = ("pandas", "scipy.stats")
-#: SciPy takes these from NumPy when it copies NumPy's names, and uses neither. They take half of the rest.
+#: SciPy imports these when it copies NumPy's names, but does not use them. They take half of the rest.
 _COPIED = ("f2py", "testing")
 
 

@@ -433,7 +433,7 @@ class Deviation:
     calls : tuple of Call
         All calls of the deviating rank.
     may_have_no_effect : bool
-        Whether the deviation may have no effect: a message that no rank receives is no fault.
+        Whether the deviation may have no effect: a message that no rank receives is not a fault.
     """
 
     description: str

@@ -104,7 +104,7 @@ class World:
         for _ in range(count):
             kind = draw.choices(["kill", "raise", "stop", "isolate", "one-way"], [4, 3, 2, 2, 1])[0]
             rank = draw.randrange(self.size)
-            # "Brief" faults are no failures: the heartbeats resume in time.
+            # "Brief" faults are not failures: the heartbeats resume in time.
             lasts_s = draw.choice([0.5 * self.heartbeat_s, float("inf")])
             receiver = draw.choice([other for other in range(self.size) if other != rank])
             if not any(fault.rank == rank for fault in faults):

@@ -273,7 +273,7 @@ FORMER = {
     *("--block", "--force", "--jobs", "--n-jobs", "--output", "--processes", "--silent", "--vertices", "--write"),
 }
 SHORT = {"-o": "--out", "-n": "--workers", "-k": "--clusters", "-q": "--quiet", "-v": "--verbose", "-m": "--module"}
-#: Commands with the options of other programs of their name, and numbers of repetitions that are no limit.
+#: Options with the meaning that they have in programs of the same name, and a number of repetitions, not a limit.
 OTHERS = {("grep", "-n"), ("grep", "-v"), ("grep", "-m"), ("bench threads", "--iterations")}
 #: The options of each command that runs an estimator.
 OF_FITS = {"--workers", "--threads", "--engine", "--on-failure", "--out", "--overwrite", "--quiet", "--verbose"}

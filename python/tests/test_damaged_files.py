@@ -54,7 +54,7 @@ INPUT_COUNT = int(os.environ.get("RIPIENO_FUZZ_INPUTS", "120"))
 FIRST_SEED = int(os.environ.get("RIPIENO_FUZZ_FIRST", "0"))
 #: Maximum memory of a reader for a file of a few KiB, regardless of sizes stated in the file.
 MEMORY_BYTES_MAX = 64 << 20
-#: Allocations are traced for one of so many files, and otherwise the growth of the process is measured.
+#: Allocations are traced for one file in this many. For the others, the growth of the process is measured.
 TRACED_EVERY = 1000
 
 ROWS = np.arange(24, dtype=np.float32).reshape(8, 3)

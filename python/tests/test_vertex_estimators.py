@@ -451,7 +451,7 @@ def test_without_a_seed_ranks_use_a_common_random_seed(world):
     counted = world(2).run(fit, rp.EffectiveDiameter(n_strings=256), graph)[0]
     embedded = world(2).run(fit, rp.SpectralEmbedding(1, tol=1e-9), graph)[0]
 
-    # With two seeds, a vertex would be counted twice, and the vectors would be no eigenvectors.
+    # With two seeds, a vertex would be counted twice, and the vectors would not be eigenvectors.
     assert abs(counted.pairs_[-1] / 34**2 - 1) < 0.3
     expected = rp.SpectralEmbedding(1, tol=1e-9, random_state=0).fit(graph)
     np.testing.assert_allclose(embedded.embedding_, expected.embedding_, atol=1e-7)

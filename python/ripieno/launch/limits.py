@@ -15,7 +15,7 @@ from ripieno.host import memory_limit_bytes, usable_cores
 RENDEZVOUS_TIMEOUT_S = 60
 # A rank without heartbeats for this long has failed. It covers scheduling delays on an overloaded host.
 HEARTBEAT_S = 10.0
-# After so many heartbeat timeouts without an acknowledgement, the connection between launcher and rank is broken. TCP
+# After this many heartbeat timeouts without an acknowledgement, the connection between launcher and rank is broken. TCP
 # waits up to twice the length of an outage before it retransmits, and an outage may last nearly one timeout.
 DELIVERY_HEARTBEATS = 3
 

@@ -306,7 +306,7 @@ class _Messages:
                     self._received.put((kind, blob))
                 del blob
         except Exception as error:
-            # Also a message that exceeds the memory, or the end of the channel by this rank itself.
+            # Errors include a message that exceeds the memory, and a channel that this rank has closed itself.
             self._received.put(error)
         with suppress(CommunicatorClosed):
             self._session.comm.abort("its launcher closed the connection")

@@ -71,7 +71,7 @@ class MeasuredCosts:
         Costs between ranks of a node, of different nodes of a rack, and of different racks; None without two
         such ranks.
     uplink_bytes_per_s
-        Rate of a rack's uplink in each direction; None if the uplink was no bottleneck or was not measured.
+        Rate of a rack's uplink in each direction; None if the uplink did not limit its hosts or was not measured.
     add_s_per_byte, copy_s_per_byte
         Time to add, and to copy, a float32 vector while all ranks do so; the slowest rank's value.
     """

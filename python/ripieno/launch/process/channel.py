@@ -26,7 +26,7 @@ class ConnectionClosed(Exception):
 
 
 class DamagedMessage(ConnectionClosed):
-    """Raised if received bytes are no message: the connection has changed them, and is useless."""
+    """Raised if received bytes are not a valid message. The connection cannot be used any more."""
 
 
 class Channel:
