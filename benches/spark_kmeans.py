@@ -94,7 +94,7 @@ class Fits:
 
 
 def measured(name: str, spark: SparkSession, slots: int, folder: Path, report: Measurements, effort: Effort) -> None:
-    """Add three figures for each problem of that name: an iteration, the computing in it, a whole fit."""
+    """Add three figures for each problem of that name: an iteration, the computation in it, a whole fit."""
     # The first fits of a session compile, import and start components for the later ones.
     for problem in QUICK_PROBLEMS.get(name, ()) if effort.quick else (WARM_UP, *PROBLEMS[name]):
         points = problem.points()
@@ -130,7 +130,11 @@ def _compare(
         for solver, fits in theirs.items():
             _fit_mllib(problem, solver, rows, slots, fits)
     _check(problem, points, {"Ripieno": ours, **theirs}, report)
-    for row, of in (("an iteration", "iteration_s"), ("computing in it", "computing_s"), ("the whole fit", "whole_s")):
+    for row, of in (
+        ("an iteration", "iteration_s"),
+        ("computation per iteration", "computing_s"),
+        ("the whole fit", "whole_s"),
+    ):
         report.figures.append(
             Figure(
                 case=str(problem),
@@ -193,7 +197,7 @@ def _check(problem: SparkProblem, points: Points, found: dict[str, Fits], report
     inertias = {name: _inertia(points, fits.centers) for name, fits in found.items()}
     least, most = min(inertias.values()), max(inertias.values())
     report.counts.append(
-        FigureCount(str(problem), "inertias differ by, relatively", (most - least) / least, "", INERTIA_TOLERANCE)
+        FigureCount(str(problem), "inertias differ relatively by", (most - least) / least, "", INERTIA_TOLERANCE)
     )
     if most - least > INERTIA_TOLERANCE * least:
         raise RuntimeError(f"{problem}: inertias differ, so there is no figure: {inertias}")

@@ -44,7 +44,7 @@ def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_
     assert all(min(figure["ours"]["seconds"]) > 0 for figure in figures.values())
     inertias = [each["reached"] for each in report["counts"] if each["row"].startswith("inertias differ")]
     assert inertias == [True]
-    limited = [figure for (case, row), figure in figures.items() if row in ("computing in it", "1 MB")]
+    limited = [figure for (case, row), figure in figures.items() if row in ("computation per iteration", "1 MB")]
     assert len(limited) == 3 and all(figure["to_limit"] > 0 for figure in limited)
     text = page.read_text()
     # Figures that are not measured again are kept.
