@@ -180,7 +180,7 @@ def test_threads_are_reported_to_the_rank_and_to_its_libraries(written):
         (["--image", ""], "--image='': expected the name of an image"),
         (["--image", " it:1"], "--image=' it:1'"),
         (["--meet-within", "0"], "'--meet-within': 0 is not in the range"),
-        (["--name", "Train"], "--name='Train': expected small letters, digits and hyphens, a letter first"),
+        (["--name", "Train"], "--name='Train': expected lower-case letters, digits and hyphens, a letter first"),
         (["--name", "9train"], "a letter first and no hyphen last"),
         (["--name", "train-"], "--name='train-'"),
         (["--name", "a.b"], "--name='a.b'"),
@@ -227,7 +227,7 @@ def test_a_script_with_an_invalid_job_name_needs_a_name(tmp_path, capsys):
     words = ["kubernetes", str(tmp_path / "01_train.py"), "--workers", "2", "--image", "here/it:1"]
 
     assert main(words) == 2
-    assert "--name='01-train': expected small letters" in capsys.readouterr().err
+    assert "--name='01-train': expected lower-case letters" in capsys.readouterr().err
     assert main([*words, "--name", "train"]) == 0
 
 

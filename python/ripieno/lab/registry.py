@@ -51,7 +51,7 @@ class LabRecord:
 def check_name(name: str) -> str:
     """Return the name if it is valid."""
     if not NAME.fullmatch(name):
-        raise InputError(f"name={name!r}: expected up to 24 small letters, digits and underscores, a letter first")
+        raise InputError(f"name={name!r}: expected up to 24 lower-case letters, digits and underscores, a letter first")
     return name
 
 
@@ -80,7 +80,7 @@ def names() -> list[str]:
 
 
 def claim(name: str, spec: ClusterSpec) -> None:
-    """Reserve a name for a lab that this process will make. Removes orphans first.
+    """Remove orphans, and reserve a name for a lab that this process will make.
 
     Raises
     ------

@@ -32,7 +32,9 @@ def check_label(option: str, name: str) -> None:
     letter = option != "--name" or name[:1].isalpha()
     if not _LABEL.fullmatch(name) or not letter:
         first = "a letter first" if option == "--name" else "no hyphen first"
-        raise InputError(f"{option}={name!r}: expected small letters, digits and hyphens, {first} and no hyphen last")
+        raise InputError(
+            f"{option}={name!r}: expected lower-case letters, digits and hyphens, {first} and no hyphen last"
+        )
     check_length(option, name, name)
 
 
@@ -53,7 +55,7 @@ def check_subdomain(option: str, name: str) -> None:
     """Check the name of a Secret or a claim."""
     if not _SUBDOMAIN.fullmatch(name) or len(name) > SUBDOMAIN_MAX:
         raise InputError(
-            f"{option}={name!r}: expected at most {SUBDOMAIN_MAX} small letters, digits, hyphens and dots, "
+            f"{option}={name!r}: expected at most {SUBDOMAIN_MAX} lower-case letters, digits, hyphens and dots, "
             "words beginning and ending with a letter or digit"
         )
 
