@@ -42,7 +42,7 @@ def text_of(board: Board) -> str:
 def _families(board: Board) -> Iterator[list[str]]:
     job, ranks = board.job, [board.ranks[rank] for rank in sorted(board.ranks)]
     about = {"version": __version__, "place": job["place"]}
-    yield _family("ripieno", "info", "", "Of the job.", [(about, 1)], suffix="_info")
+    yield _family("ripieno", "info", "", "Version of Ripieno, and place of the job.", [(about, 1)], suffix="_info")
     states = [
         ({"ripieno_state": state}, int(job["state"] == state)) for state in ("starting", "ready", "running", "over")
     ]
