@@ -175,7 +175,9 @@ def _alternating(setting: Setting, variants: dict[str, ShuffleMethod], run_count
     "--hosts", "host_count", type=click.IntRange(2, 250), help="Number of hosts. Default: 8, and 16 for an incast."
 )
 @click.option("--rate", default=RATE, show_default=True, help="Link rate of each host.")
-@click.option("--tasks", type=click.IntRange(min=1), default=TASK_COUNT, show_default=True, help="Of a process.")
+@click.option(
+    "--tasks", type=click.IntRange(min=1), default=TASK_COUNT, show_default=True, help="Map tasks of a process."
+)
 @click.option("--centroids", type=click.IntRange(min=1), default=CENTROID_COUNT, show_default=True)
 @click.option("--dimensions", type=click.IntRange(min=1), default=DIMENSION_COUNT, show_default=True)
 @command.repetitions_option

@@ -55,7 +55,7 @@ def broadcasts(spark: SparkSession, slots: int, report: Measurements, effort: Ef
 
 
 def java_archive() -> Path:
-    """Return the jar that `sums` needs in spark.jars for the JVM's own treeAggregate. Raises Skipped without javac."""
+    """Return the jar that `sums` needs in spark.jars for the JVM's own treeAggregate. Raise Skipped without javac."""
     import pyspark
 
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)

@@ -114,7 +114,7 @@ def thread_usage(tid: int) -> ThreadUsage:
     folder = _THREADS / str(tid)
     times = [int(word) / 1e9 for word in _read(folder / "schedstat").split()]
     counts = _fields(folder / "status") | _fields(folder / "sched")
-    # The thread name may contain any character. Behind it follow the state and numbers: faults are words 8 and 10.
+    # The thread name may contain any character. After it come the state and numbers; words 8 and 10 are the faults.
     words = _read(folder / "stat").rpartition(")")[2].split()
     return ThreadUsage(
         running_s=times[0] if len(times) > 1 else None,

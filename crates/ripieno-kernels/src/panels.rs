@@ -133,7 +133,7 @@ pub(crate) struct Panels {
 const FAR_COORDINATE: f32 = f32::MAX;
 
 impl Panels {
-    /// Pack `centroids`, without repetitions of equal ones. Also returns the transformation.
+    /// Pack `centroids`, without repetitions of equal ones. Also return the transformation.
     pub(crate) fn pack<C: Centroid>(centroids: Matrix<C>, threads: &Threads) -> (Panels, PointTransform<C>) {
         Panels::packed(centroids, threads.simd().panel_width(), repeated_rows, threads)
     }

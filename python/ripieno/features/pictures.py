@@ -71,7 +71,7 @@ class Picture:
 
 
 def find_pictures(sources: Iterable[str | os.PathLike[str]]) -> list[Picture]:
-    """Find the pictures of files, globs and folders (recursively), in order. Reads only their headers.
+    """Find the pictures of files, globs and folders (recursively), in order. Read only their headers.
 
     Raises
     ------

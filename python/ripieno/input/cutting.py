@@ -50,7 +50,7 @@ def splits(
     decimal: str = ".",
     thousands: str | None = None,
 ) -> list[Split]:
-    """Cut files into splits between records, in file order. Reads only as much as cutting needs.
+    """Cut files into splits between records, in file order. Read only as much as cutting needs.
 
     Parameters
     ----------

@@ -90,12 +90,12 @@ class Distribution:
 
     @property
     def seconds(self) -> float:
-        """Return the time of the last rank's receipt of the value."""
+        """Return the time at which the last rank has received the value."""
         return max((end.at_s for end in self.ends if end.kind == "done" and end.at_s is not None), default=0.0)
 
     @property
     def ideal_seconds(self) -> float:
-        """Return the time of the bytes alone at the rate of one node."""
+        """Return the time that the bytes alone take at the rate of one node."""
         return self.nbytes * 8 / self.cluster.rate_bits_per_s
 
     def ranks(self, kind: str) -> list[int]:
