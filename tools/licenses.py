@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "THIRD-PARTY-LICENSES"
 BILL = ROOT / "sbom.cdx.json"
 
-#: Terms that permit distribution with this package. A crate may offer others beside one of these.
+#: Terms that permit distribution with this package. A crate may offer others besides one of these.
 ALLOWED = {"Apache-2.0", "MIT", "ISC", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "Unicode-3.0", "Zlib"}
 CRATES_IO = "registry+https://github.com/rust-lang/crates.io-index"
 

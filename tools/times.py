@@ -1,7 +1,7 @@
 """Measure the time of the tests, and compare it with the table in CONTRIBUTING.md.
 
     python tools/times.py run NAME -- COMMAND...   run a command, and log its processor time as NAME
-    python tools/times.py compare                  print the times of the last runs beside the recorded ones
+    python tools/times.py compare                  print the times of the last runs next to the recorded ones
     python tools/times.py record                   record the times, and write the table of CONTRIBUTING.md
 
 Processor time (user and system, children included) is the same on busy and idle machines. The logs are in target/times.

@@ -39,13 +39,13 @@ def total(comm, values):
     return float(comm.allreduce(described + comm.rank).sum()), comm.allgather(comm.rank)
 
 
-def test_workers_of_this_machine_talk_encrypted_over_tcp():
+def test_workers_of_this_machine_use_encryption_over_tcp():
     with rp.launch(workers=3, links="tcp", tls=True) as job:
         for size in (1, LARGE):
             assert job.run(total, np.ones(size)) == [(6.0 * size, [0, 1, 2])] * 3
 
 
-def test_ranks_in_an_engine_and_their_launcher_talk_encrypted():
+def test_ranks_in_an_engine_and_their_launcher_use_encryption():
     with StandIn().launch(2, links="tcp", tls=True) as job:
         for size in (1, LARGE):
             assert job.run(total, np.ones(size)) == [(3.0 * size, [0, 1])] * 2
@@ -161,7 +161,7 @@ def test_ranks_of_a_launcher_connect_if_all_encrypt_or_none(tmp_path, store, tls
             assert "RendezvousError" in described and "encrypt" in described and "(tls" in described, described
 
 
-def test_a_wrong_word_for_it_is_named(monkeypatch):
+def test_an_invalid_setting_of_encryption_is_reported(monkeypatch):
     monkeypatch.setenv(TLS_VARIABLE, "yes")
     with pytest.raises(rp.InputError, match="RIPIENO_TLS='yes': expected 1"):
         rp.launch(workers=1)

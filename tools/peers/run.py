@@ -3,7 +3,7 @@
     python tools/peers/run.py mpi4py torch torch-gloo scikit-learn networkx            of all projects
     python tools/peers/run.py mpi4py --ranks 2 --only test_cco_buf test_group
     python tools/peers/run.py mpi4py --tree FOLDER           of a checkout instead of the package index
-    python tools/peers/run.py mpi4py-programs                beside mpi4py and Open MPI: make .venv/.bench .venv/.peers
+    python tools/peers/run.py mpi4py-programs                with mpi4py and Open MPI: make .venv/.bench .venv/.peers
     python tools/peers/run.py graphalytics --tree FOLDER     the graphs of LDBC, which are in no package index
     python tools/peers/run.py torch --record                 write the results into docs/tests.md, too
     python tools/peers/run.py mpi4py --resume                tests without stored results, and the table of all

@@ -1,4 +1,4 @@
-"""Distributed algorithms as scikit-learn estimators. The stub beside this file lists them."""
+"""Distributed algorithms as scikit-learn estimators. The stub next to this file lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provide benchmarks of collectives: each result beside its lower bound and other implementations, all from one run.
+"""Provide benchmarks of collectives: each result next to its lower bound and other implementations, all from one run.
 
 cases        measured collectives and sizes, and the minimum that a network link or the memory must move
 rank         the program of Ripieno's ranks; programs/ has the peers' programs, with the same rules

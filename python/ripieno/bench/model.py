@@ -1,4 +1,4 @@
-"""Provide the validation of the model: times of collectives on emulated hosts beside the predicted times.
+"""Provide the validation of the model: times of collectives on emulated hosts next to the predicted times.
 
 Hosts are in one rack, or in several racks with oversubscribed uplinks. The model uses the rates, packets and headers of
 the lab, and no measurements.

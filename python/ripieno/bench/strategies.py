@@ -1,4 +1,4 @@
-"""Provide broadcasts of variables on emulated hosts: each strategy beside its simulation and the minimum on a link.
+"""Provide broadcasts of variables on emulated hosts: each strategy next to its simulation and the minimum on a link.
 
 All hosts of an emulated cluster share one disk, so the time of "shared-file" includes no network link. A time lasts
 from the start on all hosts until the last host has the value, divided by the bytes over the rate of a host's network

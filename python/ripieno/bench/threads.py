@@ -1,4 +1,4 @@
-"""Provide benchmarks of a rank's threads: their costs beside alternatives, and fits in both models and all patterns.
+"""Provide benchmarks of a rank's threads: their costs next to alternatives, and fits in both models and all patterns.
 
 Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
 table II and figures 3 to 14. As there, TxP is T threads in each of P processes.

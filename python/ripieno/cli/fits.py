@@ -79,7 +79,7 @@ class FitRun:
     data
         Names for rows and columns of the data.
     arrays
-        Names of the arrays that the command may write beside the model.
+        Names of the arrays that the command may write next to the model.
     console
         The console for progress and outcome.
     inputs, tables
@@ -142,7 +142,7 @@ class FitRun:
     ) -> None:
         """Write the folder of the result, and print its path and the outcome of the fit, `result`.
 
-        The saved model is written as a whole or not at all, then report.html. `arrays` and `facts` are written beside
+        The saved model is written as a whole or not at all, then report.html. `arrays` and `facts` are written next to
         the attributes of the model: arrays as files, numbers and strings into model.json. `page` returns the figures at
         the top of the report, by name, and its charts; it is called when the report is written.
         """

@@ -406,7 +406,7 @@ def _walk(
     Raises
     ------
     InputError
-        Files lie beside folders with files that are not named ``key=value``: one of them may be meant, or all.
+        Files lie next to folders with files that are not named ``key=value``: one of them may be meant, or all.
     """
     entries = [each for each in sorted(listed(folder)) if not PurePath(each[0]).name.startswith(HIDDEN)]
     has_files = False

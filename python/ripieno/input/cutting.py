@@ -153,7 +153,7 @@ def partitions_in(source: PathLike | Sequence[PathLike], *, verify: bool = True)
     Raises
     ------
     InputError
-        A partition file is damaged, or other files are named beside it.
+        A partition file is damaged, or other files are named with it.
     """
     items: Sequence[Any] = source if isinstance(source, list | tuple) else [source]
     listed = [_partition_file(item) for item in items]

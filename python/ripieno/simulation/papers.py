@@ -52,7 +52,7 @@ this claim in other words, and whether the values here agree.
 all` all figures that are not measured. As root, `ripieno reproduce all --measured --out docs/papers.md --overwrite`
 generates this page.
 
-Figures 15 and 16 of SPIDAL, K-means beside Spark and Flink, need these engines: `benches/run.py jvm --case kmeans`
+Figures 15 and 16 of SPIDAL, K-means next to Spark and Flink, need these engines: `benches/run.py jvm --case kmeans`
 measures both. The page [Java, Scala, Spark ML](jvm.md#cost) has times of single iterations. Not reproduced are
 Spark's figures 3, 10 and 12. Figures 3 and 10 are times of whole jobs: they depend on how computation scales with
 nodes, and hosts that one machine emulates share its cores. Spark-figure-4, spark-figure-11 and spark-table-2 have the

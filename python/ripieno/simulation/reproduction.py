@@ -1,4 +1,4 @@
-"""Provide tables and figures of papers beside values that this package measures, simulates or computes.
+"""Provide tables and figures of papers next to values that this package measures, simulates or computes.
 
 Each has a kind. A *measured* value comes from a run on this machine or on hosts that it emulates, at a stated scale. A
 *simulated* value comes from plans or state machines on a modeled cluster. Its inputs are independent: none is taken

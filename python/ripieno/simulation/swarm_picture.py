@@ -1,7 +1,7 @@
 """Provide pictures of a dynamic broadcast as SVG: sender, receiver and time of each block, and the rate of each host.
 
 Each rank has a row with a bar for each block, in the color of the block's sender. Blocks that arrive at the same time
-are stacked. The receive rate, relative to the highest, is below the bars. The color of a rank is beside its
+are stacked. The receive rate, relative to the highest, is below the bars. The color of a rank is next to its
 name. A matrix next to the rows has a field per sender and receiver: darker means more bytes.
 """
 

@@ -1,4 +1,4 @@
-"""Provide the broadcasts of the Twister paper on its cluster, beside the printed values.
+"""Provide the broadcasts of the Twister paper on its cluster, next to the printed values.
 
 Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 (Twister): tables 5 and 8, figures 4, 5, 6 and 9, sections 2, 4.6, 6.1, 6.2 and 6.4.

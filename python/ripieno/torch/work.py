@@ -106,9 +106,9 @@ class RipienoWork(dist.Work):
     source_rank = _source_rank
 
     def get_future(self) -> Future[list[torch.Tensor]]:
-        if _asking.is_active:
-            _asking.found = self
-            return _asking.answer
+        if _future_request.is_active:
+            _future_request.found = self
+            return _future_request.answer
         if self._future is None:
             self._future = Future()
             self._threads.fulfil(self, self._future)
@@ -142,7 +142,7 @@ class RipienoWork(dist.Work):
         return reason
 
 
-class _Asking(threading.local):
+class _FutureRequest(threading.local):
     """Find the `RipienoWork` inside a wrapper of PyTorch. State is per thread.
 
     PyTorch wraps the works of a backend in Python. A wrapper forwards only `wait` and `get_future`. While `is_active`
@@ -154,7 +154,7 @@ class _Asking(threading.local):
         self.found: RipienoWork | None = None
         self.answer: Future[list[torch.Tensor]] = Future()
 
-    def about(self, work: dist.Work) -> RipienoWork | None:
+    def work_in(self, work: dist.Work) -> RipienoWork | None:
         """Return the work inside of a wrapper; None for works of other backends."""
         self.is_active, self.found = True, None
         try:
@@ -166,7 +166,7 @@ class _Asking(threading.local):
         return self.found
 
 
-_asking = _Asking()
+_future_request = _FutureRequest()
 
 
 def _passed_on(name: str) -> Callable[[dist.Work], Any]:
@@ -177,7 +177,7 @@ def _passed_on(name: str) -> Callable[[dist.Work], Any]:
     def method(self: dist.Work) -> Any:
         if isinstance(self, RipienoWork):
             return original(self)
-        own = _asking.about(self)
+        own = _future_request.work_in(self)
         return original(self) if own is None else getattr(own, name)()
 
     return method
@@ -203,7 +203,7 @@ class WorkThreads:
 
     def __init__(self, abort: Callable[[str], None]) -> None:
         self._abort = abort
-        self._promised: deque[tuple[RipienoWork, Future[list[torch.Tensor]]]] = deque()
+        self._pending: deque[tuple[RipienoWork, Future[list[torch.Tensor]]]] = deque()
         self._may_take = threading.Condition()
         # Whether a thread waits for a work, and the number of idle threads.
         self._is_waiting = False
@@ -218,7 +218,7 @@ class WorkThreads:
     def fulfil(self, work: RipienoWork, future: Future[list[torch.Tensor]]) -> None:
         """Complete the future when the work ends."""
         with self._may_take:
-            self._promised.append((work, future))
+            self._pending.append((work, future))
             self._call_a_thread()
 
     def limit(self, work: RipienoWork, limit_s: float) -> None:
@@ -243,7 +243,7 @@ class WorkThreads:
 
     def _call_a_thread(self) -> None:
         """Assign the next work to an idle or new thread, unless another thread waits for a work."""
-        if self._is_waiting or not self._promised:
+        if self._is_waiting or not self._pending:
             return
         if self._idle_count:
             self._may_take.notify()
@@ -251,8 +251,8 @@ class WorkThreads:
             threading.Thread(target=self._fulfil_all, name="ripieno-futures", daemon=True).start()
 
     def _fulfil_all(self) -> None:
-        while (promised := self._next_promised()) is not None:
-            work, future = promised
+        while (pending := self._next_pending()) is not None:
+            work, future = pending
             error: Exception | None = None
             try:
                 work.end()
@@ -267,20 +267,20 @@ class WorkThreads:
             else:
                 future.set_result(work.result())
 
-    def _next_promised(self) -> tuple[RipienoWork, Future[list[torch.Tensor]]] | None:
+    def _next_pending(self) -> tuple[RipienoWork, Future[list[torch.Tensor]]] | None:
         """Return the next work to wait for; None if the thread is to end."""
         with self._may_take:
             self._idle_count += 1
             # One idle thread is enough.
-            self._may_take.wait_for(lambda: self._may_end() or (self._promised and not self._is_waiting))
+            self._may_take.wait_for(lambda: self._may_end() or (self._pending and not self._is_waiting))
             self._idle_count -= 1
-            if not self._promised or self._is_waiting:
+            if not self._pending or self._is_waiting:
                 return None
             self._is_waiting = True
-            return self._promised.popleft()
+            return self._pending.popleft()
 
     def _may_end(self) -> bool:
-        return (self._is_closed or self._idle_count > 1) and not (self._promised and not self._is_waiting)
+        return (self._is_closed or self._idle_count > 1) and not (self._pending and not self._is_waiting)
 
     def _watch(self) -> None:
         with self._changed:

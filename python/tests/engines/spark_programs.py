@@ -56,7 +56,7 @@ def row_count(comm, batches) -> int:
     return batches.row_count
 
 
-def hold_until_told(pipe: str) -> bytes:
+def wait_for_pipe(pipe: str) -> bytes:
     """Block a task of Spark, not of a job, until the test writes to `pipe`."""
     return Path(pipe).read_bytes()
 

@@ -226,7 +226,7 @@ def _busy(spark, tasks: int, folder: Path):
             pipes.pop().write_bytes(b"go")
 
     holding = pyspark.InheritableThread(
-        spark.sparkContext.parallelize(map(str, pipes), tasks).map(programs.hold_until_told).collect
+        spark.sparkContext.parallelize(map(str, pipes), tasks).map(programs.wait_for_pipe).collect
     )
     holding.start()
     try:

@@ -45,7 +45,7 @@ class TableOptions:
     decimal, thousands : str, optional
         The characters of numbers in text, as in ``1.234,5``; by default a decimal point and no thousands separator.
     id : str, optional
-        The column with the names of the rows, which is not a value. ``ripieno predict`` writes it beside its results.
+        The column with the names of the rows, which is not a value. ``ripieno predict`` writes it next to its results.
     """
 
     columns: Sequence[str] | None = None

@@ -134,7 +134,7 @@ def from_environment(
         threads = launchers.number(variables, "RIPIENO_THREADS", share)
         check_threads(threads, "RIPIENO_THREADS")
     check_threads(threads)
-    # Kubernetes sets MASTER_PORT=tcp://… in every pod beside a service named master.
+    # Kubernetes sets MASTER_PORT=tcp://… in every pod next to a service named master.
     present = [name for name in VARIABLES if variables.get(name) and not variables[name].startswith("tcp://")]
     if place is None and present:
         missing = ", ".join(name for name in ("RANK", "WORLD_SIZE") if name not in present)
