@@ -77,7 +77,7 @@ def test_a_ray_that_the_command_started_is_reported_as_not_found(ray_nodes):
 
     findings = {each["name"]: each for each in json.loads(done.stdout)}
     assert done.returncode == 0 and findings["ray"]["outcome"] == "warning", done.stdout + done.stderr
-    assert "none was found" in findings["ray"]["found"] and "ray start" in findings["ray"]["advice"]
+    assert "no cluster was found" in findings["ray"]["found"] and "ray start" in findings["ray"]["advice"]
     assert "allreduce" in findings["2 workers in ray"]["found"]
 
 
