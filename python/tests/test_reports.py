@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import networkx as nx
 import numpy as np
@@ -376,3 +377,12 @@ def test_charts_fit_their_data():
     values = [21.0, 18.0, 17.0]
     assert charts.line_chart("x", {"loss": values}, log=True) == charts.line_chart("x", {"loss": values})
     assert charts.line_chart("x", {"loss": [210.0, 1.0]}, log=True) != charts.line_chart("x", {"loss": [210.0, 1.0]})
+
+
+def test_a_stand_alone_chart_is_a_file_of_one_svg():
+    from ripieno.report import charts
+
+    pages = charts.line_chart("x", {"loss": [3.0, 1.0]})
+
+    assert pages.count("<svg") == 2, "one for each width"
+    assert ElementTree.fromstring(charts.standalone(pages)).tag.endswith("svg")

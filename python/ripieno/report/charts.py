@@ -318,7 +318,11 @@ def svg_in_both_widths(figure: Figure, name: str, description: str) -> str:
 
 
 def standalone(svg: str) -> str:
-    """Return an SVG of `svg_of` as a stand-alone file with the colors of the pages, light or dark."""
+    """Return a chart as a stand-alone SVG file with the colors of the pages, light or dark.
+
+    Of a chart in both widths, the file has the wide one: an XML file has one root.
+    """
+    svg = svg[: svg.index("</svg>") + len("</svg>")]
     style = resources.files("ripieno.dashboard").joinpath("page/style.css").read_text()
     colors = style[: style.index("* {")]
     head = f"<style>{colors}svg {{ background: var(--card); font-family: sans-serif; }}</style>"
