@@ -24,8 +24,9 @@ def rows():
     return (centers[random.integers(200, size=4000)] + random.integers(-30, 31, size=(4000, 12))).astype(np.uint8)
 
 
-def near(rows, **parameters):
-    return rp.KMeans(K, assign="near", init=rows[:K].astype(np.float32), max_iter=12, random_state=SEED, **parameters)
+def near(rows, *, max_iter=12, **parameters):
+    start = rows[:K].astype(np.float32)
+    return rp.KMeans(K, assign="near", init=start, max_iter=max_iter, random_state=SEED, **parameters)
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
@@ -84,6 +85,24 @@ def test_the_allowed_loss_decides_the_number_of_probed_groups(rows):
         loss = passes.measured(np.array(sums))
         assert (loss.recall, loss.gap) == (sums[0] / 1024, pytest.approx(sums[1] / sums[2] - 1))
         assert passes.compared == expected
+
+
+@pytest.mark.parametrize("centroids", ["whole", "divided"])
+def test_a_resumed_near_fit_probes_as_many_groups_as_before(rows, tmp_path, centroids):
+    events = []
+
+    def compared(**parameters):
+        events.clear()
+        near(rows, centroids=centroids, on_iteration=events.append, checkpoint=tmp_path, every=1, **parameters).fit(
+            rows
+        )
+        return [each["compared"] for each in events if each["event"] == "iteration"]
+
+    first = compared(tol=0, max_iter=5)
+    resumed = compared(tol=0, max_iter=6)
+
+    assert first[-1] < first[1], "the number of groups adapts"
+    assert resumed[0] == first[-1]
 
 
 def test_a_near_fit_resumes_from_its_checkpoint(rows, tmp_path):

@@ -7,7 +7,7 @@ uint8, or if at most two ranks add them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -73,6 +73,8 @@ class DividedStore(CentroidStore):
         Divided centroids of all workers.
     is_near
         Whether rows are compared with near centroids only.
+    gaps
+        The gaps of the iterations before, when a fit with near centroids resumes.
     on_part
         Callable that receives an iteration number and the completed share of its assignment.
     """
@@ -84,6 +86,7 @@ class DividedStore(CentroidStore):
         centroids: DividedCentroids,
         *,
         is_near: bool,
+        gaps: Iterable[float],
         clock: IterationClock,
         on_part: Callable[[int, float], None],
     ) -> None:
@@ -92,7 +95,7 @@ class DividedStore(CentroidStore):
         self._grouped = GroupedCentroids.of(centroids, rows.points.dtype, clock) if is_near else None
         self._centroids = self._grouped or centroids
         self.own, self.numbers = self._centroids.own, self._centroids.own_numbers
-        self._probes = Probes(rows, centroids.count) if is_near else None
+        self._probes = Probes(rows, centroids.count, gaps) if is_near else None
         self._seconds, self._moves_from = Stages(), 0.0
 
     def accumulate(

@@ -7,6 +7,7 @@ later iterations probe.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,13 +56,17 @@ class Probes:
         This worker's rows.
     n_clusters
         Number of centroids.
+    gaps
+        The gaps of the iterations before, when a fit resumes.
     """
 
-    def __init__(self, rows: WeightedRows, n_clusters: int) -> None:
+    def __init__(self, rows: WeightedRows, n_clusters: int, gaps: Iterable[float] = ()) -> None:
         self._rows = rows
         self._group_count = kernels.NearIndex.group_count(n_clusters)
         self.count = min(FIRST_PROBE_COUNT, self._group_count)
         self._is_first = True
+        for gap in gaps:
+            self._adapt(gap)
 
     @property
     def compared(self) -> float:
@@ -90,12 +95,16 @@ class Probes:
         """Return the loss of the last pass from all workers' `sums`, and adapt the next pass."""
         same, near, exact = (float(each) for each in sums)
         gap = near / exact - 1 if exact > 0 else (np.inf if near > 0 else 0.0)
+        self._adapt(gap)
+        return AssignmentLoss(same / min(self._rows.total, SAMPLE_ROW_COUNT), gap)
+
+    def _adapt(self, gap: float) -> None:
+        """Choose the number of groups of the next pass."""
         if gap > MAX_GAP and not self._is_first:
             self.count = min(2 * self.count, self._group_count)
         elif gap < MAX_GAP / 10 and not self._is_first:
             self.count = min(self.count, max(MIN_PROBE_COUNT, self.count // 2))
         self._is_first = False
-        return AssignmentLoss(same / min(self._rows.total, SAMPLE_ROW_COUNT), gap)
 
 
 class NearPasses(Probes):
@@ -103,7 +112,7 @@ class NearPasses(Probes):
 
     Parameters
     ----------
-    rows, n_clusters
+    rows, n_clusters, gaps
         As in `Probes`.
     threads
         Number of threads.
@@ -111,8 +120,8 @@ class NearPasses(Probes):
 
     bounds_bytes = 0
 
-    def __init__(self, rows: WeightedRows, n_clusters: int, threads: int) -> None:
-        super().__init__(rows, n_clusters)
+    def __init__(self, rows: WeightedRows, n_clusters: int, threads: int, gaps: Iterable[float] = ()) -> None:
+        super().__init__(rows, n_clusters, gaps)
         self._threads = threads
         self._index = kernels.NearIndex()
 
@@ -120,6 +129,15 @@ class NearPasses(Probes):
         self, centroids: NDArray[Any], labels: NDArray[np.int32], squared_distances: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         """Run a pass, as `ripieno.kernels.assign_accumulate_near`."""
+        return self._run(centroids, labels, squared_distances, self.count)
+
+    def _run(
+        self,
+        centroids: NDArray[Any],
+        labels: NDArray[np.int32],
+        squared_distances: NDArray[np.float64],
+        probe_count: int,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         rows = self._rows
         return kernels.assign_accumulate_near(
             rows.points,
@@ -128,7 +146,7 @@ class NearPasses(Probes):
             labels,
             squared_distances,
             self._index,
-            probes=self.count,
+            probes=probe_count,
             threads=self._threads,
         )
 
@@ -138,7 +156,9 @@ class NearPasses(Probes):
         """Run a pass without sums."""
         self.assign_accumulate(centroids, labels, squared_distances)
 
-    start = assign
+    def start(self, centroids: NDArray[Any], labels: NDArray[np.int32], squared_distances: NDArray[np.float64]) -> None:
+        """Run a pass before the first iteration, with as many groups as without previous labels."""
+        self._run(centroids, labels, squared_distances, max(self.count, min(FIRST_PROBE_COUNT, self._group_count)))
 
     def sampled(
         self, centroids: NDArray[Any], squared_distances: NDArray[np.float64], number: int

@@ -300,12 +300,13 @@ def _run(
     seed_s = time.perf_counter() - begin
     run_log = RunLog(comm, number, rows.total, emit, [] if saved is None else list(saved.history))
     labels = None if saved is None else saved.labels
+    gaps = [gap for *_, gap in run_log.history]
     store: lloyd.CentroidStore
     if isinstance(centroids, DividedCentroids):
         on_part, is_near = PassProgress(comm, number, emit).on_part, options.assign == "near"
-        store = DividedStore(comm, rows, centroids, is_near=is_near, clock=run_log.clock, on_part=on_part)
+        store = DividedStore(comm, rows, centroids, is_near=is_near, gaps=gaps, clock=run_log.clock, on_part=on_part)
     else:
-        passes = passes_of(rows, len(centroids), comm.threads, assign=options.assign, bounds=options.bounds)
+        passes = passes_of(rows, len(centroids), comm.threads, assign=options.assign, bounds=options.bounds, gaps=gaps)
         whole = WholeCentroids(comm, rows, centroids, passes, run_log.clock, keeps_before=checkpoint.used)
         if saved is not None and saved.before is not None:
             labels = whole.labels_at(saved.before)

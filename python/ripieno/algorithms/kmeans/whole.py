@@ -5,6 +5,7 @@ Cost: n·k·d per iteration shared by the workers, and an allreduce of k·(d+1) 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,11 +158,11 @@ class WholeCentroids(CentroidStore):
 
 
 def passes_of(
-    rows: WeightedRows, n_clusters: int, threads: int, *, assign: str, bounds: str
+    rows: WeightedRows, n_clusters: int, threads: int, *, assign: str, bounds: str, gaps: Iterable[float] = ()
 ) -> ExactPasses | NearPasses:
-    """Return the strategy; `assign` and `bounds` are parameters of `KMeans`."""
+    """Return the strategy; `assign` and `bounds` are parameters of `KMeans`, `gaps` are as in `NearPasses`."""
     if assign == "near":
-        return NearPasses(rows, n_clusters, threads)
+        return NearPasses(rows, n_clusters, threads, gaps)
     if bounds == "none" or isinstance(rows.points, kernels.SparsePoints):
         return ExactPasses(rows, threads)
     limit_bytes = len(rows) * rows.points.shape[1] * BOUND_BYTES_PER_VALUE
