@@ -1,6 +1,6 @@
 """Twister's problem on this machine: 7.42 million vectors of 512 bytes into a million clusters.
 
-benches/million.py FOLDER [--count N] [--clusters K] [--iterations I] [--workers W] [--json FILE]
+benches/million.py FOLDER [--count N] [--clusters K] [--iterations I] [--workers W] [--json FILE] [--draw FILE]
 
 benches/descriptors.py makes the vectors, and `ripieno kmeans --assign near` clusters them with a checkpoint, all in
 FOLDER. After an interruption of any kind, the same command resumes. At the end it prints the time of each iteration by
@@ -10,6 +10,7 @@ iteration on the cluster of the paper. FOLDER needs space for the vectors and fo
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -25,11 +26,14 @@ import descriptors
 import numpy as np
 from ripieno import kernels
 from ripieno.bench import table
+from ripieno.report import charts
 from ripieno.simulation import Cluster
 from ripieno.simulation.kmeans import SimulatedIteration, kmeans_iteration
 from ripieno.units import bytes_text, duration_text
 
 CLUSTERS, ITERATIONS, WORKERS = 1_000_000, 2, 2
+#: The fit has converged if the inertia changes by less than this part of it.
+CONVERGED = 1e-3
 QUICK_COUNT, QUICK_CLUSTERS = 6_000, 600
 #: The cluster of the paper: hosts, cores of each, and their network links.
 HOSTS, CORES, RATE = 125, 8, 1e9
@@ -57,6 +61,7 @@ class ResourceUsage:
 @click.option("--iterations", type=click.IntRange(min=1), default=ITERATIONS, show_default=True)
 @click.option("--workers", type=click.IntRange(min=1), default=WORKERS, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--draw", "chart", type=click.Path(dir_okay=False, path_type=Path), help="SVG of the convergence.")
 @command.json_option
 @command.quick_option
 def main(
@@ -66,6 +71,7 @@ def main(
     iterations: int,
     workers: int,
     seed: int,
+    chart: Path | None,
     target: Path | None,
     quick: bool,
 ) -> None:
@@ -83,6 +89,8 @@ def main(
     report = json.loads((folder / "result" / "model.json").read_text())
     simulated = _simulated(report, count, clusters)
     _show(report, used, simulated)
+    if chart is not None:
+        chart.write_text(charts.standalone(_convergence(report["iterations"])), encoding="utf-8")
     command.write(target, {"fit": report, "used": asdict(used), "simulated": simulated.as_json()}, quick=quick)
 
 
@@ -160,15 +168,17 @@ def _compared(compared: float, clusters: int) -> float:
 def _show(text: dict[str, Any], used: ResourceUsage, simulated: SimulatedIteration) -> None:
     console = table.console()
     pairs = text["row_count"] * float(len(text["cluster_sizes"]))
+    before = None
     for number, each in enumerate(text["iterations"], text["iteration_count"] - len(text["iterations"]) + 1):
-        seconds = max(map(sum, zip(each["compute_s"], each["communication_s"], strict=True)))
         products = pairs * text["column_count"] * _compared(each["compared"], len(text["cluster_sizes"]))
         met = each["stages"]["probe_s"] + each["stages"]["meet_s"]
         stages = ", ".join(f"{name.removesuffix('_s')} {duration_text(s)}" for name, s in each["stages"].items())
         console.print(
-            f"iteration {number}: {duration_text(seconds)}; {stages}; inertia {each['inertia']:.8g}, recall "
-            f"{each['recall']:.2%}, gap {each['gap']:.3%}; {products / met / 1e9:.0f} G multiply-adds/s"
+            f"iteration {number}: {duration_text(_seconds(each))}; {stages}; inertia {each['inertia']:.8g}, recall "
+            f"{each['recall']:.2%}, gap {each['gap']:.3%}; {products / met / 1e9:.0f} G "
+            f"multiply-adds/s{_change(before, each)}"
         )
+        before = each
     sizes = np.array(text["cluster_sizes"])
     console.print(
         f"inertia {text['inertia']:.8g}, on 1,024 rows {text['inertia_gap']:.3%} more than exact; "
@@ -180,6 +190,32 @@ def _show(text: dict[str, Any], used: ResourceUsage, simulated: SimulatedIterati
         f"{np.median(used.loads) if used.loads else 0:.1f}"
     )
     console.print(f"{simulated}\nthe paper: {PAPER}")
+
+
+def _convergence(iterations: list[dict[str, Any]]) -> str:
+    """Return a chart of the inertia, its relative change, and the seconds of each iteration."""
+    inertia = [each["inertia"] for each in iterations]
+    change = [np.nan, *(_relative_change(*pair) for pair in itertools.pairwise(inertia))]
+    seconds = [_seconds(each) for each in iterations]
+    series = {"inertia": inertia, "relative change of the inertia": change, "seconds": seconds}
+    return charts.line_chart("convergence", series, log=True)
+
+
+def _seconds(iteration: dict[str, Any]) -> float:
+    """Return the time of the slowest worker."""
+    return max(map(sum, zip(iteration["compute_s"], iteration["communication_s"], strict=True)))
+
+
+def _relative_change(before: float, after: float) -> float:
+    return abs(before - after) / before
+
+
+def _change(before: dict[str, Any] | None, each: dict[str, Any]) -> str:
+    """Return the text of the relative change of the inertia since the iteration before."""
+    if before is None:
+        return ""
+    change = _relative_change(before["inertia"], each["inertia"])
+    return f"; inertia changed by {change:.3%}{' (converged)' if change < CONVERGED else ''}"
 
 
 if __name__ == "__main__":
