@@ -165,7 +165,7 @@ def _annealing(report: Measurements, effort: Effort, data: Path | None) -> None:
     )
     for seed in range(2 if effort.quick else ANNEALED):
         model = rp.MDS(DIMENSIONS, method="da-smacof", random_state=seed).fit(dissimilarities)
-        row = f"da-smacof, seed {seed}, {model.n_iter_} iterations, normalized stress beside the best"
+        row = f"da-smacof, seed {seed}, {model.n_iter_} iterations, normalized stress, compared with the best start"
         report.counts.append(FigureCount(case, row, model.normalized_stress_, "", stresses[0]))
 
 

@@ -258,7 +258,7 @@ def _add_spark(
                 report.remark(f"PySpark, {name}, is left out: {difference}")
                 del seconds[name]
     peer_samples = {f"PySpark, {name}": Samples(tuple(times)) for name, times in seconds.items()}
-    where = f"; beside Spark local[{rows.rank_count}]"
+    where = f"; compared with Spark local[{rows.rank_count}]"
     report.figures.append(_figure(rows, where, ours, peer_samples, SPARK_TARGETS, copy_s))
 
 

@@ -109,7 +109,7 @@ def test_seeding_is_timed_against_scikit_learn_and_its_inertia_compared(tmp_path
 def test_memory_is_compared_with_its_limit(tmp_path):
     counts = reports_of("memory", tmp_path, "--case", "auto")["counts"]
 
-    assert {count["row"] for count in counts} == {"allocations a call", "memory beside the vector"}
+    assert {count["row"] for count in counts} == {"allocations a call", "memory in addition to the vector"}
     assert all(count["value"] >= 0 for count in counts)
     chain = next(count for count in counts if "chain" in count["case"] and count["unit"] == "MiB")
     assert chain["value"] > 0, "a chain does not run without a link"

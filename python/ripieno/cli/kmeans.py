@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     "--patches",
     type=LocalPath(),
     help="Patches of the rows, for the report: a table with columns picture, row, col. Default: the "
-    ".patches.csv beside each input.",
+    ".patches.csv next to each input.",
 )
 @click.option("--photos", type=LocalPath(), help="Folder of the pictures with the patches.")
 def kmeans_command(
