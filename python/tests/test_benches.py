@@ -270,7 +270,7 @@ def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_pat
 
 
 @pytest.mark.exhaustive
-def test_an_iteration_of_pagerank_is_timed_against_scipy_and_its_ranks_are_scipys(tmp_path):
+def test_an_iteration_of_pagerank_is_timed_against_scipy_with_equal_ranks(tmp_path):
     report = reports_of("pagerank", tmp_path)
 
     iterations = [figure for figure in report["figures"] if figure["limit_s"] is not None]
@@ -408,7 +408,7 @@ def test_the_gallery_is_drawn(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_an_iteration_of_als_is_timed_with_its_limit_and_its_errors_beside_peers(tmp_path):
+def test_an_iteration_of_als_is_compared_with_its_limit_and_with_peers(tmp_path):
     report = reports_of("als", tmp_path)
     figures = report["figures"]
 

@@ -226,7 +226,7 @@ def outcomes(
 
 
 @pytest.mark.parametrize("strategy", ["csb", *exhaustively(*(name for name in SLOW_BYTES if name != "csb"))])
-def test_the_rest_get_the_value_when_a_rank_is_killed_on_the_way(strategy):
+def test_the_other_ranks_get_the_value_when_a_rank_is_killed_during_the_broadcast(strategy):
     assert outcomes(strategy, 2, signal.SIGKILL) == ["right, lost [2]", "right", "right"]
 
 
@@ -249,7 +249,7 @@ def test_the_root_that_dies_is_named():
 
 
 @pytest.mark.parametrize("strategy", ["csb", *exhaustively("chain", "bittorrent")])
-def test_copies_in_files_replace_a_root_that_dies_on_the_way(strategy, tmp_path):
+def test_copies_in_files_replace_a_root_that_dies_during_the_broadcast(strategy, tmp_path):
     assert outcomes(strategy, 0, signal.SIGKILL, places=[tmp_path]) == ["right"] * 3
     # One folder has all copies. A killed root leaves them.
     assert len(list(tmp_path.glob("*.value"))) == 3

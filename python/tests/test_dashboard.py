@@ -162,7 +162,7 @@ def test_a_single_rank_is_shown_too():
     assert [line[4] for line in state["lines"]].count("rank 0 is done") == 1
 
 
-def test_a_death_is_shown_and_the_job_continues():
+def test_a_failed_rank_is_shown_and_the_job_continues():
     def dies(comm):
         if (comm.rank, comm.world_size) == (1, 3):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -77,7 +77,7 @@ def share(comm: rp.Communicator, what: str, mark: Path) -> None:
         ),
     ],
 )
-def test_a_rank_with_a_shortage_for_a_link_is_the_reported_one(tmp_path, program, what, links):
+def test_a_rank_that_lacks_resources_for_a_link_is_reported(tmp_path, program, what, links):
     advice = {"descriptors": "Too many open files.*ulimit -n", "memory": "Cannot allocate memory.*ulimit -v"}[what]
     with rp.launch(3, threads=1, links=links) as job, pytest.raises(rp.RipienoError, match=advice) as caught:
         job.run(program, what, tmp_path / "mark")

@@ -583,7 +583,7 @@ print("passed", flush=True)
 
 
 @pytest.mark.parametrize("script", [DATATYPES, GROUPS_AND_REQUESTS], ids=["datatypes", "groups_and_requests"])
-def test_names_of_mpi_do_what_mpi_defines(tmp_path: Path, script):
+def test_names_of_mpi_behave_as_mpi_defines(tmp_path: Path, script):
     done = run(tmp_path, script, 3)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("passed") == 3

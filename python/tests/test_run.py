@@ -289,7 +289,7 @@ STUCK = """
 
 
 @pytest.mark.parametrize("how", ["run", "launch"])
-def test_a_long_wait_and_ctrl_c_show_who_waits_for_whom_and_where_the_missing_rank_is(tmp_path, how):
+def test_a_long_wait_and_ctrl_c_show_the_waiting_ranks_and_the_place_of_the_missing_rank(tmp_path, how):
     path = tmp_path / "stuck.py"
     path.write_text(textwrap.dedent(STUCK).replace("HOW", repr(how)))
     words = [*COMMAND, "-n", "3", "--no-prefix", path] if how == "run" else [sys.executable, path]

@@ -56,7 +56,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_chain_takes_equation_3_by_the_command(capsys):
+def test_the_command_predicts_a_chain_by_equation_3(capsys):
     found = printed(
         capsys,
         *("simulate", "broadcast", "--nodes", "1000", "--racks", "24", "--rate", "10gbit", "--uplink", "40gbit"),
@@ -69,7 +69,7 @@ def test_a_chain_takes_equation_3_by_the_command(capsys):
     assert found["message_count"] == 999 and found["unfinished"] == []
 
 
-def test_an_iteration_of_kmeans_is_an_assignment_and_an_allreduce_by_its_plan(capsys):
+def test_a_simulated_iteration_of_kmeans_is_an_assignment_and_an_allreduce(capsys):
     words = ("--points", "1e6", "--dim", "100", "--clusters", "1000", "--nodes", "8", "--cores", "4", "--rate", "1gbit")
     found = printed(capsys, "simulate", "kmeans", *words, "--gflops", "10")
     summed = printed(
@@ -107,7 +107,7 @@ def test_without_a_rate_the_kernel_of_this_machine_is_measured(capsys):
     assert "expected a whole number" in capsys.readouterr().err
 
 
-def test_headers_and_packets_take_their_time_by_the_command(capsys):
+def test_the_command_includes_the_time_of_headers_and_packets(capsys):
     words = ("simulate", "broadcast", "--nodes", "3", "--rate", "1gbit", "--bytes", "1MB", "--algorithm", "chain")
 
     found = printed(capsys, *words, "--alpha", "0us", "--relay", "16KiB", "--packet", "1448", "--headers", "66")
@@ -259,7 +259,7 @@ def test_every_algorithm_is_priced_term_by_term_and_the_fastest_is_named(capsys)
     assert found["chosen"] in found["why"] and found["fastest"] in found["why"]
 
 
-def test_racks_of_a_file_count(tmp_path, capsys):
+def test_racks_are_read_from_a_file(tmp_path, capsys):
     file = tmp_path / "racks.toml"
     file.write_text('[racks]\nnorth = ["n1", "n2", "n3"]\nsouth = ["s1", "s2", "s3"]\n')
     assert set(tomllib.loads(file.read_text())["racks"]) == {"north", "south"}
@@ -390,7 +390,7 @@ DEVIATIONS = {
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)
-def test_simulated_figures_are_as_near_the_papers_as_the_page_says(name):
+def test_deviations_from_the_papers_are_within_their_bounds(name):
     found = reproduction_of(name)
 
     deviations = [row.deviation for row in found.rows]
@@ -407,7 +407,7 @@ QUICK = [
 
 
 @pytest.mark.parametrize("name", [*QUICK, *exhaustively(*papers.REPRODUCTIONS.keys() - QUICK)])
-def test_every_figure_states_its_kind_its_inputs_and_what_it_compares(name):
+def test_every_figure_states_its_kind_its_inputs_and_its_comparison(name):
     found = reproduction_of(name)
 
     assert found.name == name and found.kind in (Kind.SIMULATED, Kind.FORMULA)
@@ -419,7 +419,7 @@ def test_every_figure_states_its_kind_its_inputs_and_what_it_compares(name):
         assert not re.search(rf"{own}\b", each.source), each
 
 
-def test_the_order_of_switches_counts_as_uplinks_explain_it():
+def test_the_slowdown_by_the_order_of_switches_follows_from_the_uplinks():
     factors = [row.value for row in reproduction_of("twister-figure-6").rows]
 
     assert factors[0] == pytest.approx(1, rel=0.01)
@@ -523,7 +523,7 @@ def test_pictures_of_the_page_on_algorithms_are_the_plans():
     assert all(f"(algorithms/{name}.svg)" in page for name in drawn)
 
 
-def test_a_crossing_is_where_the_formulae_cross(tmp_path, capsys):
+def test_a_crossing_matches_the_cost_formulas(tmp_path, capsys):
     cluster = Cluster(nodes=8, rate_bits_per_s=8e9, alpha_s=1e-5, gamma_s_per_byte=0.0, segment_bytes=None)
     found = price_curves("allgather", cluster, most_bytes=1 << 20)
 

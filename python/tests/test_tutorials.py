@@ -11,7 +11,7 @@ TUTORIALS = sorted((Path(__file__).resolve().parents[2] / "docs/tutorials").glob
 
 
 @pytest.mark.parametrize("notebook", TUTORIALS, ids=lambda path: path.stem)
-def test_every_cell_of_a_tutorial_prints_what_the_notebook_shows(notebook, tmp_path, monkeypatch, capsys):
+def test_every_cell_of_a_tutorial_prints_the_output_of_the_notebook(notebook, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # Functions of this name are sent to workers by value, as from a notebook.
     names = {"__name__": "__main__"}

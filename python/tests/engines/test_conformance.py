@@ -288,7 +288,7 @@ def test_a_rank_that_hangs_is_named_and_ended(engine: EngineStanding):
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("policy", "left"), [("shrink", 2), ("respawn", 3)])
-def test_a_program_restarts_after_a_death_with_fewer_ranks_if_requested(
+def test_a_program_restarts_after_a_failure_with_fewer_ranks_if_requested(
     engine: EngineStanding, tmp_path: Path, policy: str, left: int
 ):
     engine.close()
