@@ -103,7 +103,7 @@ def released(comm):
         variable.release()
     deadline = time.monotonic() + TIMEOUT_S
     while mapped() - before:
-        assert time.monotonic() < deadline, "memory of a value that nobody needs"
+        assert time.monotonic() < deadline, "the memory of an unused value was not freed"
         time.sleep(0.01)
 
 

@@ -199,7 +199,7 @@ def test_input_that_cannot_be_read_is_reported_and_leaves_nothing(folder, words,
     (folder / "damaged.gz").write_bytes(gzip.compress(bytes(range(256)) * 400)[:-20])
     before = names(folder)
     if words[0] == "run" and given == "damaged.gz":
-        pytest.skip("what is in a script Python tells")
+        pytest.skip("Python reports errors in scripts itself")
 
     code = main([given if word == "INPUT" else word for word in words])
 

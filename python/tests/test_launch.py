@@ -1135,11 +1135,11 @@ def test_ctrl_c_ends_jobs_in_threads_with_an_error_that_they_were_closed(tmp_pat
     _, errors = launcher.communicate(timeout=250)
 
     assert launcher.returncode == -signal.SIGINT
-    told = {
+    raised = {
         line for line in errors.splitlines() if re.match(r"[\w.]+(Error|Exception|Closed|Failed|Interrupt)\b", line)
     }
     closed = "ripieno.errors.CommunicatorClosed: the job was closed: its process ends"
-    assert "KeyboardInterrupt" in told and told <= {"KeyboardInterrupt", closed}
+    assert "KeyboardInterrupt" in raised and raised <= {"KeyboardInterrupt", closed}
     assert gone_within(PROMPT_S, pids)
 
 

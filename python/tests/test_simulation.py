@@ -112,7 +112,7 @@ def test_the_command_includes_the_time_of_headers_and_packets(capsys):
 
     found = printed(capsys, *words, "--alpha", "0us", "--relay", "16KiB", "--packet", "1448", "--headers", "66")
 
-    # The unit of a relay, which ends with a packet, and two switches that store one packet each.
+    # A relay forwards units of whole packets, and each of two switches stores one packet.
     behind = -(-(16 << 10) // 1448) * 1448 + 2 * 1448
     assert found["seconds"] == pytest.approx((1_000_000 + behind) * (1448 + 66) / 1448 * 8 / 1e9, rel=1e-9)
 
@@ -212,7 +212,7 @@ def test_slow_nodes_drawn_by_a_seed_slow_all_ranks(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["simulate", "sing", "--nodes", "4"], 'collective="sing": expected one of broadcast'),
+        (["simulate", "unknown", "--nodes", "4"], 'collective="unknown": expected one of broadcast'),
         (["simulate", "broadcast"], "expected --nodes or --ranks"),
         (["simulate", "broadcast", "--nodes", "4", "--algorithm", "ring"], "--algorithm ring: expected one of flat"),
         (["simulate", "broadcast", "--nodes", "4", "--rate", "fast"], "--rate='fast': expected a number and kbit"),

@@ -9,7 +9,7 @@ import os
 
 import pytest
 import ripieno as rp
-from injected_faults import strike_once
+from injected_faults import kill_once
 from ripieno.launch import RankState, limits
 from ripieno.launch.supervisor import ALL_DISCONNECTED, DISCONNECTED, Event, Policy, Supervisor
 from supervised_worlds import World
@@ -111,7 +111,7 @@ def test_a_job_lists_the_states_of_its_ranks(tmp_path):
     def program(comm):
         comm.barrier()
         comm.emit({"rank": comm.rank})
-        strike_once(comm, tmp_path, (1,))
+        kill_once(comm, tmp_path, (1,))
         comm.barrier()
 
     with rp.launch(workers=2, threads=1, on_failure="respawn", on_event=lambda _: statuses.extend(job.ranks)) as job:

@@ -85,7 +85,7 @@ def cells(
 ) -> Iterator[Cell]:
     """Time all algorithms, after trials of the given duration. All ranks get the same seconds.
 
-    Times of the trials are not reused: all seconds are measured anew.
+    Times of the trials are not reused: all algorithms are measured again.
     """
     defaults = {
         (collective, size): _native.choice(world.comm._native, collective, size)

@@ -142,7 +142,7 @@ def _description(model: KMeans, names: Sequence[str]) -> dict[str, Any]:
         "inputs": list(names),
         "column_names": list(getattr(model, "feature_names_in_", [])) or None,
         **of_report(model.report_),
-        **model._saved_facts(),
+        **model._saved_entries(),
         **_times(model.report_),
     }
 

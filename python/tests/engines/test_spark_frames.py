@@ -51,12 +51,12 @@ def test_every_rank_has_its_partition_for_as_long_as_the_frame_is_the_same(spark
         again = job.run(programs.ids, batches=frame)
         kept = job.run(programs.count_runs)
         others = job.run(programs.ids, other)
-        anew = job.run(programs.count_runs)
+        again = job.run(programs.count_runs)
 
     assert first == again == [list(range(250 * rank, 250 * (rank + 1))) for rank in range(4)]
     assert len(read.read_text()) == 4, "each partition was read once"
     assert others == [[0, 1], [2, 3, 4], [5, 6], [7, 8, 9]]
-    assert (kept, anew) == ([3] * 4, [2] * 4)
+    assert (kept, again) == ([3] * 4, [2] * 4)
 
 
 @ON_ALL
@@ -215,7 +215,7 @@ def test_ranks_of_a_restarted_spark_stage_do_not_connect_to_earlier_ranks(spark_
     """In the first attempt partition 1 cannot be read, while other ranks already wait for it."""
     failing = spark_local.range(0, 4, 1, 4).mapInArrow(programs.failing_once(tmp_path / "failed"), "id long")
 
-    result = rp.spark.run(failing, programs.everybody, schema="pid long, tasks array<long>")
+    result = rp.spark.run(failing, programs.gathered_tasks, schema="pid long, tasks array<long>")
 
     rows = result.collect()
     assert Path(tmp_path / "failed").exists()
