@@ -85,7 +85,7 @@ def _scaling(report: Measurements, effort: Effort, data: Path | None) -> None:
         if name != "Ripieno":
             pairs = zip(stresses["Ripieno"], found, strict=True)
             apart = max(abs(mine - theirs) for mine, theirs in pairs)
-            report.counts.append(FigureCount(case, f"normalized stress apart from that of {name}", apart, "", 1e-4))
+            report.counts.append(FigureCount(case, f"difference of the normalized stress to {name}", apart, "", 1e-4))
 
 
 def _ranks(report: Measurements, effort: Effort, data: Path | None) -> None:

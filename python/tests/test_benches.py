@@ -621,7 +621,7 @@ def test_an_invalid_comparison_is_refused_before_any_host_is_created(words, mess
         (["--kill", "3"], "--kill='3': expected COUNT@SHARE%, such as 3@50%"),
         (["--slow", "0@0.2"], "slow=0: expected a host, 1 to 7, which is not the root"),
         (["--slow", "5@2"], "slow=5@2.0: expected a share of the rate, between 0 and 1"),
-        (["--racks", "3"], "hosts=8, racks=3: expected as many hosts in each rack"),
+        (["--racks", "3"], "hosts=8, racks=3: expected the same number of hosts in each rack"),
         (["--random-order"], "random_order=True: expected racks=, several"),
         (["--strategies", "flat"], "--strategies='flat': expected some of chain, splitstream, csb, csb-llcf, "),
     ],

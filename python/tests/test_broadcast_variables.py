@@ -47,7 +47,7 @@ def mapped() -> set[str]:
 
 
 def values_of_all_lengths(comm):
-    # The pickle of an array of 0 bytes is shorter than a block, and that of 5000 bytes longer than five.
+    # The pickle of an array of 0 bytes is shorter than a block. The pickle of 5000 bytes is longer than five blocks.
     for strategy in LINK_STRATEGIES:
         for root in range(comm.world_size):
             for length in (0, 1, BLOCK_BYTES, 5 * BLOCK_BYTES):

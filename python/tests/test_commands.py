@@ -280,7 +280,7 @@ OF_FITS = {"--workers", "--threads", "--engine", "--on-failure", "--out", "--ove
 
 
 def all_commands():
-    """Yield the name and the options of every command, with those of its parts."""
+    """Yield the name and the options of every command and subcommand."""
     context = click.Context(cli)
     pending = [(name, cli.get_command(context, name)) for name in COMMANDS]
     while pending:

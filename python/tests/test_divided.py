@@ -1,4 +1,4 @@
-"""Divided centroids: every worker has a share, and results equal those of whole centroids, for any block size."""
+"""Divided centroids: every worker has a share. Results are the same as with whole centroids, for any block size."""
 
 from __future__ import annotations
 

@@ -219,7 +219,10 @@ def test_slow_nodes_drawn_by_a_seed_slow_all_ranks(capsys):
         (["simulate", "broadcast", "--nodes", "4", "--alpha", "soon"], "--alpha='soon': expected a number and s, ms"),
         (["simulate", "broadcast", "--nodes", "4", "--root", "4"], "--root 4: expected a whole number, 0 … 3"),
         (["simulate", "broadcast", "--nodes", "4", "--racks", "5"], "--racks 5: expected 1 to 4"),
-        (["simulate", "broadcast", "--nodes", "4", "--ranks", "6"], "--ranks 6: expected as many on each of 4 nodes"),
+        (
+            ["simulate", "broadcast", "--nodes", "4", "--ranks", "6"],
+            "--ranks 6: expected the same number on each of 4 nodes",
+        ),
         (["simulate", "broadcast", "--nodes", "4", "--slow", "x"], "--slow='x': expected COUNT:FACTOR"),
         (["simulate", "broadcast", "--nodes", "4", "--dead", "9@1s"], "--dead 9: expected a node, 0 to 3"),
         (["simulate", "broadcast", "--nodes", "4", "--bytes", "many"], "expected a size, such as 500MB"),

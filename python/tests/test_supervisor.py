@@ -98,7 +98,7 @@ def test_a_rank_that_fails_because_of_another_one_is_not_reported_as_lost():
     supervisor.fails(0, "ValueError: mine")
     supervisor.tick(limits.OTHER_REPORTS_S)
     assert supervisor.verdict.culprit == 0 and not supervisor.events
-    # Ranks 0 and 3 miss each other's heartbeats, and rank 1 misses those of rank 3: rank 3 was disconnected.
+    # Ranks 0 and 3 miss each other's heartbeats, and rank 1 misses heartbeats of rank 3: rank 3 was disconnected.
     supervisor = supervisor_after(
         *(("fails", by, "no heartbeat", of) for by, of in ((3, 0), (0, 3), (1, 3))), policy=policy
     )

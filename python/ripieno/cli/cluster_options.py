@@ -184,7 +184,7 @@ def _places(nodes: int | None, ranks: int | None, racks: str, in_file: list[int]
     assert nodes is not None
     ranks = nodes if ranks is None else ranks
     if ranks % nodes:
-        raise InputError(f"ranks={ranks}: expected as many on each of {nodes} nodes")
+        raise InputError(f"ranks={ranks}: expected the same number on each of {nodes} nodes")
     return {"nodes": nodes, "racks": int(racks) if in_file is None else in_file, "ranks_per_node": ranks // nodes}
 
 

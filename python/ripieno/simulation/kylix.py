@@ -285,7 +285,7 @@ def kylix_table_1() -> Reproduction:
             ),
         ),
         (
-            "The printed times are 3 times as long, as are those of figure 8: the paper reports that its nodes reach 3 "
+            "The printed times are 3 times as long, as in figure 8: the paper reports that its nodes reach 3 "
             "of 10 Gbit/s.",
         ),
     )

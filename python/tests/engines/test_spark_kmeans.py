@@ -1,4 +1,4 @@
-"""`rp.spark.KMeans` on real Spark: its centers equal those of `rp.KMeans`, and its interface is Spark ML's."""
+"""`rp.spark.KMeans` on real Spark has the centers of `rp.KMeans` and the interface of Spark ML."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 //! On equal links, a simulation depends only on the kinds, lengths, peers and waits of the operations of each rank. If
 //! they are equal on all ranks, with peers as distances on a ring or as differences in a hypercube, all ranks progress
 //! alike. So rank 0 alone is simulated, and receives its own messages.
-//! Cost: the operations of one plan instead of those of all plans.
+//! Cost: the operations of one plan instead of the operations of all plans.
 
 use super::event_loop::SimulationState;
 use super::flow::end_of;
