@@ -30,7 +30,7 @@ SCRIPT = """
     comm = rp.init()
     mode = sys.argv[1]
     if mode == "say":
-        # In one piece: ranks that print to one pipe unmarked and unbuffered may mix what they write in several.
+        # Written in one call: unbuffered output of several ranks may be mixed between calls.
         line = (comm.rank, comm.world_size, comm.allreduce(1), __name__, sys.argv[1:], rp.init() is comm)
         sys.stdout.write(" ".join(map(str, line)) + "\\n")
     elif mode == "raise" and comm.rank == 1:

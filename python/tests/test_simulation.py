@@ -430,7 +430,7 @@ def test_the_slowdown_by_the_order_of_switches_follows_from_the_uplinks():
 
 
 def test_broadcasts_of_spark_by_a_tree_match_table_2():
-    rows = {row.of: row for row in reproduction_of("spark-table-2").rows}
+    rows = {row.label: row for row in reproduction_of("spark-table-2").rows}
 
     deviations = [rows[f"{nodes} nodes, tree of degree 2"].deviation for nodes in (1, 5, 10, 20, 30, 40)]
     assert all(deviation is not None and abs(deviation) < 0.15 for deviation in deviations)
@@ -438,7 +438,7 @@ def test_broadcasts_of_spark_by_a_tree_match_table_2():
 
 
 def test_broadcasts_without_a_central_source_hardly_grow_as_figure_4_requires():
-    rows = {row.of: row.value for row in reproduction_of("spark-figure-4").rows}
+    rows = {row.label: row.value for row in reproduction_of("spark-figure-4").rows}
 
     grown = [rows[f"{way}, 60 nodes"] / rows[f"{way}, 5 nodes"] for way in spark_report.MECHANISMS.values()]
     assert all(factor < 2 for factor in grown)
@@ -453,7 +453,7 @@ def test_relative_durations_of_broadcasts_of_spark_match_table_1_and_figures_6_a
     assert min(by_block, key=lambda size: by_block[size]) == 4
     few, more, many = (seconds("csb-llcf", nodes, gb) for nodes in (5, 20, 60))
     assert few < more < many < 1.1 * few
-    rows = {row.of: row for row in reproduction_of("spark-table-1").rows}
+    rows = {row.label: row for row in reproduction_of("spark-table-1").rows}
     assert rows["chain"].value < rows["CSB"].value < rows["BTB"].value
     assert rows["CSB"].printed is not None and rows["BTB"].printed is not None
     ratio = rows["BTB"].printed / rows["CSB"].printed
@@ -470,7 +470,7 @@ def test_designed_networks_follow_equation_5_and_win_with_small_packets():
             # In a simulation, packets of one layer are sent while rows of another are added.
             assert priced["seconds"] * 0.85 < seconds < priced["seconds"] * 1.05
 
-    rows = {row.of: row.value for row in reproduction_of("kylix-figure-6").rows if "times" in row.of}
+    rows = {row.label: row.value for row in reproduction_of("kylix-figure-6").rows if "times" in row.label}
     assert all(factor > 1.1 for name, factor in rows.items() if name != "Yahoo, direct, times as long")
     assert 1.9 < rows["Twitter, values of 2 bytes, direct, times as long"] < 2.6
 
@@ -511,7 +511,7 @@ def test_the_page_of_figures_has_all_of_them():
 def test_kylix_figures_follow_from_the_rated_links_only():
     table_1 = reproduction_of("kylix-table-1").rows
     assert all(row.deviation is not None and -0.75 < row.deviation < -0.55 for row in table_1)
-    speedups = {row.of: row.value for row in reproduction_of("kylix-figure-9").rows}
+    speedups = {row.label: row.value for row in reproduction_of("kylix-figure-9").rows}
     assert 2 < speedups["Twitter, 64 nodes, 8x4x2"] < speedups["Yahoo, 64 nodes, 16x4"] < 16
 
 

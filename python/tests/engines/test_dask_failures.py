@@ -241,7 +241,7 @@ SCRIPT = """
 import os, signal, sys, threading
 import ripieno as rp
 
-# A shell's background job ignores Ctrl-C, and what it starts does likewise.
+# A shell's background job and its children ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def program(comm):
