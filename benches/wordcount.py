@@ -71,8 +71,8 @@ def measured(
                         seconds[name].append(time.perf_counter() - start)
             _add_figure(report, path, f"{workers} × {threads}", seconds)
         report.remark(
-            f"{sum(right.values()):,} words, {len(right):,} different ones, with equal counts by all; Python's Counter "
-            f"takes {counter_s:.3g} s"
+            f"{sum(right.values()):,} words, {len(right):,} of them distinct; all programs return equal counts; "
+            f"Python's Counter takes {counter_s:.3g} s"
         )
 
 
