@@ -86,7 +86,7 @@ class StrategiesQuery:
     record
         Whether to record sender and time of each block.
     racks
-        Number of racks with equally many hosts.
+        Number of racks of equal size.
     uplink
         Rate of a rack's uplink; by default the sum of its hosts' rates.
     random_order
