@@ -370,7 +370,7 @@ def _distinct_rows(rows: Rows, count: int) -> Rows:
     """Return distinct rows to start from: implementations treat empty clusters differently."""
     distinct = np.unique(rows[np.random.default_rng(0).permutation(len(rows))[: 2 * count]], axis=0)
     if len(distinct) < count:
-        raise Skipped(f"{count} clusters need as many different rows, there are {len(distinct)}")
+        raise Skipped(f"{count} clusters need {count} different rows, but there are {len(distinct)}")
     chosen = np.random.default_rng(1).permutation(len(distinct))[:count]
     return np.ascontiguousarray(distinct[chosen])
 

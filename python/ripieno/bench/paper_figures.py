@@ -185,13 +185,13 @@ def twister_figure_6_lab() -> Reproduction:
         "Twister, figure 6: a chain in the order of racks against a random order",
         Kind.MEASURED,
         "x",
-        (machine_input(f"{query}, as many hosts in each rack, median of {query.repetitions}"),),
+        (machine_input(f"{query}, the same number of hosts in each rack, median of {query.repetitions}"),),
         rows,
         (
             Claim(
                 "The random order takes 5 times as long.",
                 f"{rows[1].value:.1f} times, with uplinks of one host's rate. The factor depends on the uplinks; "
-                "twister-figure-6 has the paper's.",
+                "twister-figure-6 uses the uplinks of the paper.",
             ),
         ),
     )
