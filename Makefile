@@ -149,8 +149,8 @@ soak: setup ## Run long seeded tests of random faults, simulated and real
 	cargo test --release --locked -p ripieno-sim --test swarm -- --ignored
 	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno-run --lib survivors_agree -- --nocapture
 	RIPIENO_SIMULATED_HOURS=24 cargo test --release --locked -p ripieno --test worlds -- --nocapture
-	RIPIENO_SCHEDULES=0..200 $(PYTHON) -m pytest -q -m '' python/tests/test_hostile.py
-	RIPIENO_SCHEDULES=0..40 $(PYTHON) -m pytest -q -m '' python/tests/test_hostile_hosts.py
+	RIPIENO_SCHEDULES=0..200 $(PYTHON) -m pytest -q -m '' python/tests/test_fault_schedules.py
+	RIPIENO_SCHEDULES=0..40 $(PYTHON) -m pytest -q -m '' python/tests/test_host_fault_schedules.py
 	RIPIENO_SCHEDULES=0..100000 $(PYTHON) -m pytest -q -m '' --timeout 36000 python/tests/test_failing_disks.py
 	RIPIENO_SCHEDULES=0..200 $(PYTHON) -m pytest -q -m '' --timeout 36000 python/tests/test_corrupt_messages.py
 	RIPIENO_PROGRAMS=0..10000 $(PYTHON) -m pytest -q -m '' python/tests/test_random_programs.py

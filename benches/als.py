@@ -69,7 +69,7 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None) 
                     ours=Samples(tuple(ours)),
                     peers={name: Samples(tuple(seconds)) for name, seconds in theirs.items()},
                     limit_s=limit_s,
-                    limit="half of each scatter matrix at sgemm's rate on all cores, 2·r² operations a rating",
+                    limit="sgemm on all cores, at the 2·r² operations a rating of half of each scatter matrix",
                     work=2.0 * found.train.nnz * rank**2 / 1e9,
                     rate_unit="GFLOP/s",
                     targets=TARGETS if row == "implicit" else {},

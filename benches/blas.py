@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def free_blas() -> None:
-    """Let OpenBLAS use all features of the processor, in our measurements and in those of other libraries.
+    """Let OpenBLAS use all features of the processor, in measurements of Ripieno and of other libraries.
 
     OpenBLAS identifies processors by model number, and treats unknown models as much older ones. Some container images
     restrict OpenBLAS for reproducible results. Each of these can cost half of its speed or more.

@@ -146,10 +146,16 @@ def _scaling(report: Measurements, effort: Effort) -> None:
     case = _small(BenchCase("broadcast", 32 * MIB)) if effort.quick else BenchCase("broadcast", 32 * MIB)
     with Lab(hosts=many, rate=rate) as lab, tempfile.TemporaryDirectory() as folder:
         all_hosts = baselines.ripieno(_place(lab, Path(folder)))
-        some = replace(baselines.ripieno(_place(lab, Path(folder), few)), name=f"Ripieno, {few} hosts")
+        fewer_hosts = replace(baselines.ripieno(_place(lab, Path(folder), few)), name=f"Ripieno, {few} hosts")
         title = f"hosts x {rate}, against {few} hosts"
         _compare_all(
-            [all_hosts, some], [case], ClusterShape(many, rate), report, effort, {case: {"peer": 1.06}}, title=title
+            [all_hosts, fewer_hosts],
+            [case],
+            ClusterShape(many, rate),
+            report,
+            effort,
+            {case: {"peer": 1.06}},
+            title=title,
         )
 
 
@@ -175,7 +181,7 @@ def _racks(report: Measurements, effort: Effort) -> None:
         timeout_s = QUICK_TIMEOUT_S if effort.quick else TIMEOUT_S
         seconds = ours.times(random, QUICK_BUDGET_S if effort.quick else BUDGET_S, timeout_s)
     in_order = report.figures[-1]
-    means = tuple(statistics.median(some) for some in seconds.values())
+    means = tuple(statistics.median(each) for each in seconds.values())
     peers = {f"random orders, mean of {len(means)}": Samples((statistics.mean(means),))}
     report.figures.append(replace(in_order, case=f"{in_order.case}, random", peers=peers, targets={"peer": 1 / 4}))
 

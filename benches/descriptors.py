@@ -3,9 +3,9 @@
 benches/descriptors.py OUT.npy [--count N] [--seed S]
 
 The photographs come with scikit-learn and scikit-image. A view is a random photograph, randomly scaled and mirrored or
-turned. Random patches of 32 x 32 pixels are described by gradients (HOG), as bytes. Descriptors equal those of
-`ripieno.features`, except that gradients at the edge of a patch use the pixels beyond it. A view is therefore described
-once, at every pixel, and patches are cut out of that. The first rows do not depend on the count.
+turned. Random patches of 32 x 32 pixels are described by gradients (HOG), as bytes. Descriptors equal the descriptors
+of `ripieno.features`, except that gradients at the edge of a patch use the pixels beyond it. A view is therefore
+described once, at every pixel, and patches are cut out of the result. The first rows do not depend on the count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Benchmark of recovery: from the death of a rank to a call in a smaller world, and K-means with a death.
+"""Benchmark of recovery: time from the end of a killed rank to a call in a smaller world, and K-means with a failure.
 
-As a program (``faults.py FOLDER VICTIM``) this file is a rank, which writes the time of its death or recovery to
+As a program (``faults.py FOLDER VICTIM``) this file is a rank, which writes the time of its end or of its recovery to
 FOLDER.
 """
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 LOCAL_COUNT, HOST_COUNT, QUICK_COUNT = 8, 32, 3
 RATE, TIMEOUT_S = "100mbit", 120.0
-#: Rows, columns and clusters of a fit, and the iteration after which a worker dies.
-FIT, QUICK_FIT, DEATH_AT = (200_000, 32, 200), (2_000, 8, 10), 5
+#: Rows, columns and clusters of a fit, and the iteration after which a worker is killed.
+FIT, QUICK_FIT, KILL_ITERATION = (200_000, 32, 200), (2_000, 8, 10), 5
 FIT_WORKERS = 4
 #: Upper limits of the recovery time.
 LOCAL_S, HOSTS_S = 0.2, 1.0
@@ -58,9 +58,9 @@ def local(report: Measurements, effort: Effort) -> None:
 
 def lab(report: Measurements, effort: Effort) -> None:
     """Measure one rank on every emulated host."""
-    cannot = why_not()
-    if cannot is not None:
-        raise Skipped(f"no emulated hosts: {cannot}")
+    reason = why_not()
+    if reason is not None:
+        raise Skipped(f"no emulated hosts: {reason}")
     count = QUICK_COUNT if effort.quick else HOST_COUNT
     with Lab(hosts=count, rate=RATE) as hosts:
 
@@ -79,32 +79,32 @@ def kmeans(report: Measurements, effort: Effort) -> None:
     seconds: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(effort.runs(3)):
         fits = {}
-        for dies in seconds:
-            fits[dies], taken_s = _fitted(points, clusters, dies=dies)
-            seconds[dies].append(taken_s)
+        for kills in seconds:
+            fits[kills], taken_s = _fitted(points, clusters, with_kill=kills)
+            seconds[kills].append(taken_s)
         undisturbed, recovered = fits[False], fits[True]
         if (
             not np.array_equal(undisturbed.cluster_centers_, recovered.cluster_centers_)
             or recovered.n_iter_ != undisturbed.n_iter_
         ):
             raise RuntimeError("K-means with a failure has a different result than without one")
-        if recovered.resumed_from_ is None or recovered.resumed_from_ < DEATH_AT - 1:
-            raise RuntimeError(f"K-means resumed from iteration {recovered.resumed_from_}, though {DEATH_AT} were done")
+        if recovered.resumed_from_ is None or recovered.resumed_from_ < KILL_ITERATION - 1:
+            raise RuntimeError(f"K-means resumed from iteration {recovered.resumed_from_}, expected {KILL_ITERATION}")
     report.figures.append(
         Figure(
-            case="K-means with the death of a worker, same bits",
+            case="K-means with a killed worker, equal results",
             row=f"{rows} × {columns} into {clusters}, {FIT_WORKERS} workers, respawn",
             ours=Samples(tuple(seconds[True])),
-            peers={"without a death": Samples(tuple(seconds[False]))},
+            peers={"without a failure": Samples(tuple(seconds[False]))},
             limit_s=min(seconds[False]),
-            limit="the fit without a death",
+            limit="the fit without a failure",
             work=0.0,
             rate_unit="",
         )
     )
 
 
-def _fitted(points: NDArray[np.float32], clusters: int, *, dies: bool) -> tuple[KMeans, float]:
+def _fitted(points: NDArray[np.float32], clusters: int, *, with_kill: bool) -> tuple[KMeans, float]:
     """Return a fit, and its seconds."""
     # Import here: ranks do not need it.
     from ripieno.algorithms import KMeans
@@ -115,7 +115,7 @@ def _fitted(points: NDArray[np.float32], clusters: int, *, dies: bool) -> tuple[
 
         def kill_worker(event: dict[str, Any]) -> None:
             nonlocal victim
-            if dies and victim and event.get("iteration") == DEATH_AT:
+            if with_kill and victim and event.get("iteration") == KILL_ITERATION:
                 os.kill(victim, signal.SIGKILL)
                 victim = 0
 
@@ -141,7 +141,7 @@ def _measured(
         seconds = [_seconds(started, count, victim) for _ in range(effort.runs(5))]
         report.figures.append(
             Figure(
-                case=f"death of {name} to the last return",
+                case=f"recovery of all other ranks after {name} was killed",
                 row=row,
                 ours=Samples(tuple(seconds)),
                 peers={},
@@ -154,7 +154,7 @@ def _measured(
 
 
 def _seconds(started: Callable[[str, int], object], count: int, victim: int) -> float:
-    """Return the seconds from the death of `victim` until the last of the others has recovered."""
+    """Return the seconds from the end of `victim` until all other ranks have recovered."""
     with tempfile.TemporaryDirectory() as folder:
         started(folder, victim)
         times = {int(path.name): float(path.read_text()) for path in Path(folder).iterdir()}
@@ -168,7 +168,7 @@ def main() -> None:
     folder, victim = Path(sys.argv[1]), int(sys.argv[2])
     comm = init(threads=1)
     rank, values = comm.rank, np.ones(1000)
-    # The victim may finish its last call and die before other ranks finish theirs.
+    # The victim may finish its last call and end before the other ranks finish this call.
     with suppress(RankFailed):
         for _ in range(3):
             comm.allreduce(values)

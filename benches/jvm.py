@@ -1,10 +1,11 @@
 """Benchmark from the JVM: sums of 80 MB, and K-means from Spark, compared with Spark, MLlib, Flink and Python.
 
 Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
-figures 15 and 16. Every fit of K-means is a whole one: from a CSV file to the centroids, in a job or session that has
-started. Flink starts its local cluster, in a JVM that has run before, with each fit.
-The total is measured apart from the computation of a core: in Flink the search of nearest centroids, in Ripieno also
-their sums, in Spark all tasks. Ripieno runs with and without bounds, which separates the algorithm from the runtime.
+figures 15 and 16. A fit of K-means includes all steps from a CSV file to the centroids, in a job or session that has
+started before. With each fit Flink starts its local cluster, in a JVM that has run before. The total time and the
+computation of a core are measured separately. The computation is the search of nearest centroids in Flink, this search
+and the sums in Ripieno, and all tasks in Spark. Ripieno runs with and without bounds, to separate the effects of the
+algorithm and of the runtime.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Benchmark of K-means on all cores: Ripieno's kernel and estimator, its peers, and the limit of sgemm.
 
-Cases are rows of many columns, uniform rows of two columns, and many passes, of which later ones use bounds. All start
-from the same centroids and run the same number of passes. A peer counts only if it ends at centroids of the same
-inertia: to 1e-5 for two passes, with two columns to 1e-3. Other peers are left out with a remark. The rate is
-nominal: 2·n·k·d operations a pass.
+Cases are rows of many columns, uniform rows of two columns, and many passes, where later passes use bounds.
+All programs start from the same centroids and run the same number of passes. A peer counts only if it ends at centroids
+of the same inertia: to 1e-5 for two passes, with two columns to 1e-3. Other peers are left out with a remark. The rate
+is nominal: 2·n·k·d operations a pass.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ Candidate = Callable[[KMeansProblem], PassTimes]
 
 
 def cases(data: Path | None, draw: Path | None) -> dict[str, Measured]:
-    """Return the measurements by name; given data limits them by its columns. Two draw NAME.svg into a folder."""
+    """Return the measurements by name. `data` replaces the rows of two cases and excludes the others.
+
+    `draw` is a folder for the pictures of two cases.
+    """
     found: dict[str, Measured] = {
         "first": lambda report, effort: _first_passes(report, effort, data, draw),
         "passes": lambda report, effort: _passes(report, effort, data),
@@ -160,8 +163,8 @@ def _add(report: Measurements, figures: dict[int, list[Figure]], rows: Rows, dra
         for peer, samples in found[0].peers.items():
             drawn.setdefault(peer, {})[cluster_count] = samples
     draw.mkdir(parents=True, exist_ok=True)
-    what = f"K-means, {len(rows):,} × {rows.shape[1]}, {usable_cores()} cores"
-    (draw / f"{name}.svg").write_text(programs_chart(what, drawn), encoding="utf-8")
+    title = f"K-means, {len(rows):,} × {rows.shape[1]}, {usable_cores()} cores"
+    (draw / f"{name}.svg").write_text(programs_chart(title, drawn), encoding="utf-8")
 
 
 def _rows(effort: Effort, data: Path | None) -> Rows:
@@ -225,8 +228,9 @@ def _figures(
     limit_s = float(np.median(square_s)) if problem.is_product else None
     if limit_s is not None:
         report.remarks.append(
-            f"{k} clusters: sgemm of {BLOCK_ROW_COUNT} × {d} × {k} runs at {limit_s / np.median(shaped_s):.2f} of the "
-            f"square one's rate, {problem.operation_count / limit_s / 1e9:.0f} GFLOP/s, by OpenBLAS for {_blas_core()}"
+            f"{k} clusters: sgemm of {BLOCK_ROW_COUNT} × {d} × {k} runs at {limit_s / np.median(shaped_s):.2f} times "
+            f"the rate of square matrices, {problem.operation_count / limit_s / 1e9:.0f} GFLOP/s, by OpenBLAS for "
+            f"{_blas_core()}"
         )
     return [
         Figure(
@@ -333,9 +337,9 @@ def _differing(problem: KMeansProblem, outcomes: dict[str, PassTimes], ours: tup
         Our results differ from each other, or the measure of the inertia is wrong: there is no figure.
     """
     found = {name: _inertia(problem.rows, outcome.centroids) for name, outcome in outcomes.items()}
-    some = np.ascontiguousarray(problem.rows[:: max(1, len(problem.rows) // CHECKED_ROW_COUNT)])
+    sample = np.ascontiguousarray(problem.rows[:: max(1, len(problem.rows) // CHECKED_ROW_COUNT)])
     centroids = outcomes[ours[0]].centroids
-    measures = _inertia(some, centroids), _plain_inertia(some, centroids)
+    measures = _inertia(sample, centroids), _plain_inertia(sample, centroids)
     # Rounding errors accumulate over passes.
     scale = problem.pass_count / PASS_COUNT
     for first, second in (measures, *((found[ours[0]], found[name]) for name in ours)):
@@ -343,7 +347,7 @@ def _differing(problem: KMeansProblem, outcomes: dict[str, PassTimes], ours: tup
             raise RuntimeError(f"our inertias differ by more than {INERTIA_TOLERANCE * scale:g}: {first} and {second}")
     tolerance = problem.inertia_tolerance * scale
     return {
-        name: f"its inertia is {inertia / found[ours[0]] - 1:+.1e} of ours, more than {tolerance:g}"
+        name: f"its inertia differs from ours by {inertia / found[ours[0]] - 1:+.1e}, more than {tolerance:g}"
         for name, inertia in found.items()
         if name not in ours and abs(inertia / found[ours[0]] - 1) > tolerance
     }
@@ -366,7 +370,7 @@ def _distinct_rows(rows: Rows, count: int) -> Rows:
     """Return distinct rows to start from: implementations treat empty clusters differently."""
     distinct = np.unique(rows[np.random.default_rng(0).permutation(len(rows))[: 2 * count]], axis=0)
     if len(distinct) < count:
-        raise Skipped(f"{count} clusters need as many different rows, there are {len(distinct)}")
+        raise Skipped(f"{count} clusters need {count} different rows, but there are {len(distinct)}")
     chosen = np.random.default_rng(1).permutation(len(distinct))[:count]
     return np.ascontiguousarray(distinct[chosen])
 

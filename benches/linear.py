@@ -1,9 +1,9 @@
 """Benchmark of principal components and linear regression of tall rows, compared with scikit-learn and oneDAL.
 
-A peer counts only if its result agrees with ours: variances along the axes, predictions. All are timed as whole fits,
-including the checks of `fit`, on rows in the memory of this process. Workers, like the peer's threads, exist already. A
-remark states the time of our stages alone. The limit is half of the product of the rows with themselves, which is
-symmetric.
+A peer counts only if its variances along the axes, or its predictions, agree with ours. The times are times of whole
+fits, including the checks of `fit`, on rows in the memory of this process. Workers, and threads of the peers, have
+started before. A remark states the time of our stages alone. The limit is half of the product of the rows with
+themselves, which is symmetric.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def _scaling(report: Measurements, effort: Effort, data: Path | None) -> None:
         if name != "Ripieno":
             pairs = zip(stresses["Ripieno"], found, strict=True)
             apart = max(abs(mine - theirs) for mine, theirs in pairs)
-            report.counts.append(FigureCount(case, f"normalized stress apart from that of {name}", apart, "", 1e-4))
+            report.counts.append(FigureCount(case, f"difference of the normalized stress to {name}", apart, "", 1e-4))
 
 
 def _ranks(report: Measurements, effort: Effort, data: Path | None) -> None:
@@ -165,7 +165,7 @@ def _annealing(report: Measurements, effort: Effort, data: Path | None) -> None:
     )
     for seed in range(2 if effort.quick else ANNEALED):
         model = rp.MDS(DIMENSIONS, method="da-smacof", random_state=seed).fit(dissimilarities)
-        row = f"da-smacof, seed {seed}, {model.n_iter_} iterations, normalized stress beside the best"
+        row = f"da-smacof, seed {seed}, {model.n_iter_} iterations, normalized stress, compared with the best start"
         report.counts.append(FigureCount(case, row, model.normalized_stress_, "", stresses[0]))
 
 

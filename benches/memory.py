@@ -68,7 +68,7 @@ def _case(links: str) -> Measured:
             case = f"{row.word(effort.quick)}, {RANKS} ranks, links {links}"
             report.counts.append(FigureCount(case, "allocations a call", allocations, "", ALLOCATIONS_PER_CALL))
             report.counts.append(
-                FigureCount(case, "memory beside the vector", extra_bytes / MIB, "MiB", row.extra_bytes / MIB)
+                FigureCount(case, "memory in addition to the vector", extra_bytes / MIB, "MiB", row.extra_bytes / MIB)
             )
 
     return measured

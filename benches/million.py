@@ -142,7 +142,7 @@ def _simulated(text: dict[str, Any], count: int, clusters: int) -> SimulatedIter
     last = text["iterations"][-1]
     operations = 2.0 * count * text["column_count"] * clusters * _compared(last["compared"], clusters)
     stages = last["stages"]
-    seconds = stages["probe_s"] + stages["meet_s"]
+    seconds = stages["probe_s"] + stages["compare_s"]
     rate = operations / seconds / text["parameters"]["workers"] / _threads(text)
     return kmeans_iteration(
         Cluster(nodes=HOSTS, rate_bits_per_s=RATE),
@@ -171,11 +171,11 @@ def _show(text: dict[str, Any], used: ResourceUsage, simulated: SimulatedIterati
     before = None
     for number, each in enumerate(text["iterations"], text["iteration_count"] - len(text["iterations"]) + 1):
         products = pairs * text["column_count"] * _compared(each["compared"], len(text["cluster_sizes"]))
-        met = each["stages"]["probe_s"] + each["stages"]["meet_s"]
+        compared_s = each["stages"]["probe_s"] + each["stages"]["compare_s"]
         stages = ", ".join(f"{name.removesuffix('_s')} {duration_text(s)}" for name, s in each["stages"].items())
         console.print(
             f"iteration {number}: {duration_text(_seconds(each))}; {stages}; inertia {each['inertia']:.8g}, recall "
-            f"{each['recall']:.2%}, gap {each['gap']:.3%}; {products / met / 1e9:.0f} G "
+            f"{each['recall']:.2%}, gap {each['gap']:.3%}; {products / compared_s / 1e9:.0f} G "
             f"multiply-adds/s{_change(before, each)}"
         )
         before = each

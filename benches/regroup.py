@@ -223,8 +223,8 @@ def _add_figures(
         report.figures.append(Figure(case, stage, seconds, {}, None, "none", 0.0, ""))
     wire_s = statistics.median(run.wire_s for run in ours)
     report.remark(
-        f"peers are charged the wire: {bytes_text(ours[0].sent_bytes)}, which a rank sends, cross in "
-        f"{duration_text(wire_s)}; a regroup of sums and one of counts and all peers match NumPy"
+        f"times of peers include the transfer of the {bytes_text(ours[0].sent_bytes)} that a rank sends, "
+        f"{duration_text(wire_s)}; the sums and counts of all systems match NumPy"
     )
 
 
@@ -258,7 +258,7 @@ def _add_spark(
                 report.remark(f"PySpark, {name}, is left out: {difference}")
                 del seconds[name]
     peer_samples = {f"PySpark, {name}": Samples(tuple(times)) for name, times in seconds.items()}
-    where = f"; beside Spark local[{rows.rank_count}]"
+    where = f"; compared with Spark local[{rows.rank_count}]"
     report.figures.append(_figure(rows, where, ours, peer_samples, SPARK_TARGETS, copy_s))
 
 

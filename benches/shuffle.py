@@ -115,7 +115,7 @@ def _reduction(setting: Setting, report: Measurements, effort: Effort) -> None:
             reduced.samples,
             without,
             limit_s,
-            "a row of every centroid from each host, but what stays, over the rate of its link",
+            "the rows that a host sends, one of each centroid that it does not own, over the rate of its link",
             0.0,
             "",
             {"peer": REDUCED},

@@ -98,7 +98,7 @@ def _first(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _check(comm: Communicator, case: ShuffleMethod, shuffled: rp.KeyValues, right: NDArray[np.float64]) -> None:
     wrong = not np.array_equal(shuffled.values, right[shuffled.keys])
     if comm.allreduce(int(wrong)) or comm.allreduce(len(shuffled)) != case.centroid_count:
-        raise AssertionError("the sums differ from those of an allreduce")
+        raise AssertionError("the sums differ from the sums of an allreduce")
 
 
 def main() -> None:

@@ -75,8 +75,8 @@ def measured(
 @click.option(
     "--page",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A page of Markdown to write the figures into; a chart and the figures as JSON go beside "
-    "it. Existing figures stay unless they are measured again.",
+    help="A page of Markdown to write the figures into. A chart and the figures as JSON are written to "
+    "its folder. Existing figures stay unless they are measured again.",
 )
 def main(
     names: Sequence[str], master: str, settings: Sequence[str], repetitions: int | None, quick: bool,

@@ -35,7 +35,7 @@ def measured(report: Measurements, effort: Effort) -> None:
                 start_s[name].append(time.perf_counter() - begin)
                 job.run(iterated, iteration_count)
                 iteration_s[name].append(max(job.run(iterated, iteration_count)))
-    case = f"{WORKER_COUNT} ranks in Spark beside {WORKER_COUNT} local ones"
+    case = f"{WORKER_COUNT} ranks in Spark and {WORKER_COUNT} local ranks"
     for row, seconds, targets in (
         ("launch and first result", start_s, {}),
         ("an iteration", iteration_s, ITERATION_TARGETS),

@@ -74,7 +74,7 @@ def main() -> None:
     "edge_files",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
-    help="Instead of power laws, use a graph, as an array of shape (m, 2) of vertices from 0 on, .npy.",
+    help="A graph to use instead of power laws: an .npy array of shape (m, 2), with vertices numbered from 0.",
 )
 @click.option(
     "--budget", "budget_s", type=float, default=5.0, show_default=True, help="Seconds for the rounds of each method."

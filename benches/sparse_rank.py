@@ -124,7 +124,7 @@ def _way(
         reduce = lambda: configured.reduce(values)  # noqa: E731
     right = np.array_equal(reduce(), expected)
     if not comm.allreduce(int(right), op="min"):
-        raise AssertionError(f"{name}: the sums differ from those of a dense allreduce")
+        raise AssertionError(f"{name}: the sums differ from the sums of a dense allreduce")
     before = comm.stats()["bytes_sent"]
     seconds, rounds = [], 0
     while rounds == 0 or (rounds < MOST_ROUNDS and sum(seconds) < case.budget_s):

@@ -59,7 +59,7 @@ class UnauthenticatedTurn(NamedTuple):
         Time of the slowest rank.
     cpu_s
         Processor time of all ranks.
-    aside_s
+    background_s
         Processor time of the threads that do not compute.
     memory_bytes
         Memory of the largest rank.
@@ -67,7 +67,7 @@ class UnauthenticatedTurn(NamedTuple):
 
     elapsed_s: float
     cpu_s: float
-    aside_s: float
+    background_s: float
     memory_bytes: int
 
 
@@ -93,8 +93,10 @@ def measured(report: Measurements, effort: Effort) -> None:
                     _started("unauthenticated", connections, *ports_of[target]) if target in ports_of else None
                 )
                 ranks = job.run(_iterate, count)
-                elapsed_s, cpu_s, aside_s, memory_bytes = zip(*ranks, strict=True)
-                turns[target].append(UnauthenticatedTurn(max(elapsed_s), sum(cpu_s), sum(aside_s), max(memory_bytes)))
+                elapsed_s, cpu_s, background_s, memory_bytes = zip(*ranks, strict=True)
+                turns[target].append(
+                    UnauthenticatedTurn(max(elapsed_s), sum(cpu_s), sum(background_s), max(memory_bytes))
+                )
                 output = unauthenticated.communicate()[0] if unauthenticated is not None else ""
                 refused = int(output) if target is FloodTarget.RANKS else refused
         others.communicate()
@@ -117,7 +119,8 @@ def measured(report: Measurements, effort: Effort) -> None:
                 )
             )
     with_s, without_s = (
-        statistics.median(turn.aside_s for turn in turns[target]) for target in (FloodTarget.RANKS, FloodTarget.NONE)
+        statistics.median(turn.background_s for turn in turns[target])
+        for target in (FloodTarget.RANKS, FloodTarget.NONE)
     )
     report.counts.append(
         FigureCount(

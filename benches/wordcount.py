@@ -55,12 +55,12 @@ def measured(
         right = _counter(path)
         counter_s = time.perf_counter() - start
         for name in [name for name, peer in peers.items() if _as_words(peer()) != right]:
-            report.remark(f"{name} is left out: its counts differ from those of Python's Counter")
+            report.remark(f"{name} is left out: its counts differ from the counts of Python's Counter")
             del peers[name]
         for workers, threads in ((usable_cores(), 1), (1, usable_cores())):
             with rp.launch(workers=workers, threads=threads) as job:
                 if _as_words(_counted(job, path).to_arrow()) != right:
-                    raise RuntimeError(f"Ripieno, {workers} workers: counts differ from those of Python's Counter")
+                    raise RuntimeError(f"Ripieno, {workers} workers: counts differ from the counts of Python's Counter")
                 seconds: dict[str, list[float]] = {name: [] for name in ("ours", "blank", *peers)}
                 for _ in range(effort.runs(RUN_COUNT)):
                     for name, run in {
@@ -71,8 +71,8 @@ def measured(
                         seconds[name].append(time.perf_counter() - start)
             _add_figure(report, path, f"{workers} × {threads}", seconds)
         report.remark(
-            f"{sum(right.values()):,} words, {len(right):,} different ones, with equal counts by all; Python's Counter "
-            f"takes {counter_s:.3g} s"
+            f"{sum(right.values()):,} words, {len(right):,} of them distinct; all programs return equal counts; "
+            f"Python's Counter takes {counter_s:.3g} s"
         )
 
 

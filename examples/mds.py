@@ -29,7 +29,7 @@ def main() -> None:
         print(f"{names[a]} to {names[b]}: {found[a, b]:.0f} km, in truth {kilometers[a, b]} km")
     prague = np.array([[np.linalg.norm(np.array([14.4, 50.1]) * [70, 111] - city) for city in at]])
     nearest = np.linalg.norm(model.embedding_ - model.interpolate(prague), axis=1).argmin()
-    print(f"Prague lies beside {list(CITIES)[nearest]}")
+    print(f"Prague lies next to {list(CITIES)[nearest]}")
 
 
 if __name__ == "__main__":

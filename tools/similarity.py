@@ -1,8 +1,8 @@
 """Order functions so that deflate finds common byte strings of neighbors.
 
-The next function is always the one with most in common with the preceding window: short byte strings, which deflate
-finds there. Cost: `n²` for the choices, and for each string that enters or leaves the window, an addition per function
-with that string.
+The next function is always the one that shares most short byte strings with the preceding window, where deflate can
+find them. The cost is `n²` for the choices, and for each string that enters or leaves the window an addition per
+function with that string.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ FUNCTION_COUNT_MAX = 200
 
 def similar_order(functions: list[bytes]) -> list[int]:
     """Return the indices of the functions in an order for deflate."""
-    has = strings_of(functions)
-    found_in = has.T.tocsr()
+    strings_by_function = strings_of(functions)
+    found_in = strings_by_function.T.tocsr()
     sizes = np.array([len(function) for function in functions])
-    # The number of shared strings favors long functions; divided by size, short ones. The square root is a compromise.
-    worth = 1 / np.sqrt(sizes + 16)
-    shared, times = np.zeros(len(functions)), np.zeros(has.shape[1], int)
+    # The number of shared strings favors long functions. The number divided by the size favors short functions. The
+    # square root is a compromise.
+    weights = 1 / np.sqrt(sizes + 16)
+    shared, times = np.zeros(len(functions)), np.zeros(strings_by_function.shape[1], int)
     window: deque[int] = deque()
     order: list[int] = []
 
     def strings(function: int) -> NDArray[np.int32]:
-        return has.indices[has.indptr[function] : has.indptr[function + 1]]
+        start, end = strings_by_function.indptr[function : function + 2]
+        return strings_by_function.indices[start:end]
 
     def owners(strings: NDArray[np.int32]) -> NDArray[np.int64]:
         return np.bincount(found_in[strings].indices, minlength=len(functions))
 
     while len(order) < len(functions):
-        chosen = int(np.argmax(shared * worth))
+        chosen = int(np.argmax(shared * weights))
         order.append(chosen)
         window.append(chosen)
         entering = strings(chosen)

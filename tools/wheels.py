@@ -29,7 +29,7 @@ DIST = ROOT / "dist"
 #: Programs that use an installed wheel: one that launches ranks, and one rank of two.
 TRIALS = ROOT / "tools/trials"
 
-#: Maximum size of a wheel, and maximum processor time of `import ripieno` in addition to that of `import numpy`.
+#: Maximum size of a wheel, and maximum processor time of `import ripieno` beyond the time of `import numpy`.
 MOST_BYTES = 5 << 20
 MOST_IMPORT_S = 0.15
 

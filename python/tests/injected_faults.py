@@ -14,9 +14,7 @@ from watching import comes_true
 ARRIVAL_TIMEOUT_S = 60.0
 
 
-def strike_once(
-    comm: rp.Communicator, folder: Path, victims: Sequence[int], signal_number: int = signal.SIGKILL
-) -> None:
+def kill_once(comm: rp.Communicator, folder: Path, victims: Sequence[int], signal_number: int = signal.SIGKILL) -> None:
     """Send each victim a signal on its first arrival here, after all ranks of its world have arrived.
 
     Ranks still in the previous call when the first victim dies might fail there and never arrive.

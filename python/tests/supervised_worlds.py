@@ -61,7 +61,7 @@ class World:
         policies = {"job": ["raise", "shrink", "respawn"], "script": ["raise", "shrink"], "engine": ["raise"]}
         self.on_failure = "raise" if self.replicas == 2 else draw.choice(policies[self.kind])
         self.heartbeat_s = draw.choice([1.0, 2.0, 10.0])
-        self.meets = self.kind != "script" and draw.random() < 0.15
+        self.is_rendezvous = self.kind != "script" and draw.random() < 0.15
         self.ranks = [_SimulatedRank() for _ in range(self.size)]
         self.finish_s = draw.uniform(0.5, 5.0)
         #: The launcher handles nothing between these times.
@@ -81,7 +81,7 @@ class World:
         self.known: set[int] = set()
         self.first_evidence_s: float | None = None
         self.last_input_s = 0.0
-        stop_limit_s = None if self.kind == "engine" else limits.STOPPED_S if self.meets else self.heartbeat_s
+        stop_limit_s = None if self.kind == "engine" else limits.STOPPED_S if self.is_rendezvous else self.heartbeat_s
         if self.kind == "script":
             stop_limit_s = limits.STOPPED_S
         self.supervisor = Supervisor(
@@ -91,10 +91,10 @@ class World:
                 self.on_failure,
                 is_script=self.kind == "script",
                 stop_limit_s=stop_limit_s,
-                rendezvous_limit_s=60.0 if self.meets else None,
+                rendezvous_limit_s=60.0 if self.is_rendezvous else None,
             ),
             0.0,
-            RankState.STARTING if self.meets or self.kind == "script" else RankState.RUNNING,
+            RankState.STARTING if self.is_rendezvous or self.kind == "script" else RankState.RUNNING,
         )
 
     def _drawn_faults(self) -> list[Fault]:
@@ -155,9 +155,9 @@ class World:
     def run(self) -> Verdict | None:
         """Run the world to its end, and return the verdict."""
         for rank in range(self.size):
-            if self.meets or self.kind == "script":
+            if self.is_rendezvous or self.kind == "script":
                 self.notify(self.jitter_s(), self._meet, rank)
-        # All have met before any fault, except in a world that is a rendezvous.
+        # All ranks of a script join before any fault. A rendezvous may have a fault before.
         if self.kind == "script":
             self.at(0.06, self._all_meet)
         for fault in self.faults:
@@ -304,7 +304,7 @@ class World:
 
     def _notice(self, rank: int, failed: int, is_silence: bool) -> None:
         each = self.ranks[rank]
-        if self.meets or not each.is_alive or each.has_reported:
+        if self.is_rendezvous or not each.is_alive or each.has_reported:
             # During a rendezvous, ranks wait for the launcher, not for each other.
             return
         if each.noticed is not None:
@@ -468,14 +468,16 @@ class World:
             return
         if verdict.ending is Ending.ABSENT:
             # Ranks that cannot reach each other during a rendezvous do not know more.
-            assert self.meets and all(fault.kind != "kill" for fault in lasting), "a dead rank is not absent"
+            assert self.is_rendezvous and all(fault.kind != "kill" for fault in lasting), "a dead rank is not absent"
         elif verdict.ending is Ending.FAILED and all(self._is_identifiable(fault) for fault in lasting):
             assert verdict.culprit in self.faulty_ranks, "a rank without a fault is named"
             assert len(lasting) > 1 or verdict.culprit == lasting[0].rank, "the wrong rank is named"
         # Others are lost only if the engine has ended them.
         if self.kind != "engine" and all(self._is_identifiable(fault) for fault in lasting):
             assert self.supervisor.lost.keys() <= self.faulty_ranks | self._affected_ranks(), "a healthy rank is lost"
-            assert self.reported <= self.faulty_ranks | self.excluded, "a victim is reported as lost"
+            assert self.reported <= self.faulty_ranks | self.excluded, (
+                "a rank that failed because of others is reported as lost"
+            )
 
     def _affected_ranks(self) -> set[int]:
         """Return the ranks that have failed because of others and without which a script continues."""

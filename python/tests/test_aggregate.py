@@ -164,7 +164,7 @@ def test_a_column_that_the_key_names_twice_is_an_error(tmp_path, threads):
     threads(2, program)
 
 
-def test_strings_that_are_stored_as_dictionaries_aggregate_as_others(tmp_path):
+def test_dictionary_encoded_strings_are_aggregated_like_others(tmp_path):
     """Aggregate Parquet files with few and many distinct strings; dictionaries differ between row groups."""
     names = [f"a longer name of city {at}" for at in range(1000)]
     tables = [
@@ -187,7 +187,7 @@ def test_strings_that_are_stored_as_dictionaries_aggregate_as_others(tmp_path):
             assert_same(found, expected(both, keys, aggregations))
 
 
-def test_chunks_with_more_strings_than_their_numbers_can_name_aggregate_as_others():
+def test_chunks_with_more_strings_than_the_index_type_can_number_are_aggregated():
     kind = pa.dictionary(pa.int8(), pa.string())
     chunks = [pa.array([f"{name}{at}" for at in range(100)]).dictionary_encode().cast(kind) for name in "ab"]
     table = pa.table({"city": pa.chunked_array(chunks), "price": range(200)})

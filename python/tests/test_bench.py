@@ -153,7 +153,7 @@ def test_an_algorithm_that_does_not_support_the_number_of_ranks_is_left_out(how,
         assert timed == {"allgather", *(f"allgather={name}" for name in names)}, "the default, too"
 
 
-def test_a_default_that_is_slower_than_the_best_by_more_than_a_tenth_is_off():
+def test_a_default_that_is_over_ten_percent_slower_than_the_best_is_a_bad_choice():
     cell = Cell("allreduce", 2, 8, "ring", "ring", {"flat": 2.0, "tree": 1.0}, {})
 
     assert cell.is_off and cell.best == "tree"
@@ -264,7 +264,7 @@ def test_a_launcher_that_fails_is_reported_and_the_rest_is_measured(tmp_path, mo
     assert re.search(r"(?s)Open MPI \(CMA\) is left out: .*ended with 3; its output:\s+no slots", done.stdout)
 
 
-def test_a_peer_whose_compiler_has_no_headers_is_reported_with_how_to_get_them(tmp_path, monkeypatch):
+def test_a_compiler_without_headers_is_reported_with_a_command_that_installs_them(tmp_path, monkeypatch):
     for name, text in {"mpirun.openmpi": 'echo "mpirun (Open MPI) 4"', "mpicc.openmpi": "exit 1"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o700)
@@ -297,7 +297,7 @@ def test_compiler_errors_are_reported(tmp_path, monkeypatch):
         toolchain.shared_object(source)
 
 
-def test_a_peer_that_is_not_installed_is_reported_with_how_to_get_it():
+def test_a_peer_that_is_not_installed_is_reported_with_a_command_that_installs_it():
     result = session.started(request_of(against="gloo", gloo_python=str(Path("no", "python"))), only_choice=False)
 
     assert "apt-get install python3-torch" in result.report.remarks[0] and not result.failed

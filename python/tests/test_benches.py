@@ -109,7 +109,7 @@ def test_seeding_is_timed_against_scikit_learn_and_its_inertia_compared(tmp_path
 def test_memory_is_compared_with_its_limit(tmp_path):
     counts = reports_of("memory", tmp_path, "--case", "auto")["counts"]
 
-    assert {count["row"] for count in counts} == {"allocations a call", "memory beside the vector"}
+    assert {count["row"] for count in counts} == {"allocations a call", "memory in addition to the vector"}
     assert all(count["value"] >= 0 for count in counts)
     chain = next(count for count in counts if "chain" in count["case"] and count["unit"] == "MiB")
     assert chain["value"] > 0, "a chain does not run without a link"
@@ -270,7 +270,7 @@ def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_pat
 
 
 @pytest.mark.exhaustive
-def test_an_iteration_of_pagerank_is_timed_against_scipy_and_its_ranks_are_scipys(tmp_path):
+def test_an_iteration_of_pagerank_is_timed_against_scipy_with_equal_ranks(tmp_path):
     report = reports_of("pagerank", tmp_path)
 
     iterations = [figure for figure in report["figures"] if figure["limit_s"] is not None]
@@ -408,7 +408,7 @@ def test_the_gallery_is_drawn(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_an_iteration_of_als_is_timed_with_its_limit_and_its_errors_beside_peers(tmp_path):
+def test_an_iteration_of_als_is_compared_with_its_limit_and_with_peers(tmp_path):
     report = reports_of("als", tmp_path)
     figures = report["figures"]
 
@@ -621,7 +621,7 @@ def test_an_invalid_comparison_is_refused_before_any_host_is_created(words, mess
         (["--kill", "3"], "--kill='3': expected COUNT@SHARE%, such as 3@50%"),
         (["--slow", "0@0.2"], "slow=0: expected a host, 1 to 7, which is not the root"),
         (["--slow", "5@2"], "slow=5@2.0: expected a share of the rate, between 0 and 1"),
-        (["--racks", "3"], "hosts=8, racks=3: expected as many hosts in each rack"),
+        (["--racks", "3"], "hosts=8, racks=3: expected the same number of hosts in each rack"),
         (["--random-order"], "random_order=True: expected racks=, several"),
         (["--strategies", "flat"], "--strategies='flat': expected some of chain, splitstream, csb, csb-llcf, "),
     ],

@@ -83,7 +83,7 @@ BEYOND: dict[str, Callable[[], object] | list[str]] = {
     "columns in the first line of a text file": ["kmeans", "FILE", "--clusters", "2"],
     "workers that `ripieno split --workers` plans for": ["split", "FILE", "--out", "/none", "--workers", "100001"],
     "copies of a partition": ["split", "FILE", "--out", "/none", "-p", "2", "--replicas", "1001"],
-    "sizes that `ripieno bench`, also `model` and `strategies`, `packets` and `tune broadcast` measure": [
+    "sizes that `ripieno bench`, `ripieno packets` and `ripieno tune broadcast` measure": [
         "bench",
         "allreduce",
         "--sizes",

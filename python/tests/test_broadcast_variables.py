@@ -47,7 +47,7 @@ def mapped() -> set[str]:
 
 
 def values_of_all_lengths(comm):
-    # The pickle of an array of 0 bytes is shorter than a block, and that of 5000 bytes longer than five.
+    # The pickle of an array of 0 bytes is shorter than a block. The pickle of 5000 bytes is longer than five blocks.
     for strategy in LINK_STRATEGIES:
         for root in range(comm.world_size):
             for length in (0, 1, BLOCK_BYTES, 5 * BLOCK_BYTES):
@@ -103,7 +103,7 @@ def released(comm):
         variable.release()
     deadline = time.monotonic() + TIMEOUT_S
     while mapped() - before:
-        assert time.monotonic() < deadline, "memory of a value that nobody needs"
+        assert time.monotonic() < deadline, "the memory of an unused value was not freed"
         time.sleep(0.01)
 
 
@@ -226,7 +226,7 @@ def outcomes(
 
 
 @pytest.mark.parametrize("strategy", ["csb", *exhaustively(*(name for name in SLOW_BYTES if name != "csb"))])
-def test_the_rest_get_the_value_when_a_rank_is_killed_on_the_way(strategy):
+def test_the_other_ranks_get_the_value_when_a_rank_is_killed_during_the_broadcast(strategy):
     assert outcomes(strategy, 2, signal.SIGKILL) == ["right, lost [2]", "right", "right"]
 
 
@@ -249,7 +249,7 @@ def test_the_root_that_dies_is_named():
 
 
 @pytest.mark.parametrize("strategy", ["csb", *exhaustively("chain", "bittorrent")])
-def test_copies_in_files_replace_a_root_that_dies_on_the_way(strategy, tmp_path):
+def test_copies_in_files_replace_a_root_that_dies_during_the_broadcast(strategy, tmp_path):
     assert outcomes(strategy, 0, signal.SIGKILL, places=[tmp_path]) == ["right"] * 3
     # One folder has all copies. A killed root leaves them.
     assert len(list(tmp_path.glob("*.value"))) == 3

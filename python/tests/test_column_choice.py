@@ -65,7 +65,7 @@ def test_an_estimator_without_target_ignores_y():
     assert model.report_.about.target is None
 
 
-def test_wrong_names_list_the_names_there_are(tmp_path):
+def test_errors_of_unknown_names_list_the_known_names(tmp_path):
     for source in sources(tmp_path):
         with pytest.raises(rp.InputError, match=r"ignore='town'.* name, rooms, area, price, kind"):
             rp.PCA(1).fit(source, ignore=["town"])

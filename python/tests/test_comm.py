@@ -350,7 +350,7 @@ def wrong_out(comm):
     assert comm.stats()["call_count"] == before
 
 
-def test_an_out_that_does_not_fit_is_reported_before_anything_is_sent(world):
+def test_an_out_array_that_does_not_fit_is_reported_before_anything_is_sent(world):
     world(2).run(wrong_out)
 
 

@@ -199,7 +199,7 @@ def test_input_that_cannot_be_read_is_reported_and_leaves_nothing(folder, words,
     (folder / "damaged.gz").write_bytes(gzip.compress(bytes(range(256)) * 400)[:-20])
     before = names(folder)
     if words[0] == "run" and given == "damaged.gz":
-        pytest.skip("what is in a script Python tells")
+        pytest.skip("Python reports errors in scripts itself")
 
     code = main([given if word == "INPUT" else word for word in words])
 
@@ -280,7 +280,7 @@ OF_FITS = {"--workers", "--threads", "--engine", "--on-failure", "--out", "--ove
 
 
 def all_commands():
-    """Yield the name and the options of every command, with those of its parts."""
+    """Yield the name and the options of every command and subcommand."""
     context = click.Context(cli)
     pending = [(name, cli.get_command(context, name)) for name in COMMANDS]
     while pending:

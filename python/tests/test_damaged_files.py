@@ -390,7 +390,7 @@ def loaders() -> dict[tuple[str, int], str]:
 
 
 def calls_of(function: ast.FunctionDef) -> Iterator[ast.Call]:
-    """Return the calls of a function, without those of inner functions."""
+    """Return the calls of a function, without calls in inner functions."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()

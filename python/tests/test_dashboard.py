@@ -162,7 +162,7 @@ def test_a_single_rank_is_shown_too():
     assert [line[4] for line in state["lines"]].count("rank 0 is done") == 1
 
 
-def test_a_death_is_shown_and_the_job_continues():
+def test_a_failed_rank_is_shown_and_the_job_continues():
     def dies(comm):
         if (comm.rank, comm.world_size) == (1, 3):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -309,8 +309,8 @@ def test_the_link_has_a_loopback_address_a_template_or_a_proxy():
     template = {"RIPIENO_DASHBOARD_LINK": "https://x/{WHO}/{port}/{token}/", "WHO": "ann", **hub}
     assert link("127.0.0.1", 80, "t", template) == "https://x/ann/80/t/"
     assert link("127.0.0.1", 80, "t", {"RIPIENO_DASHBOARD_LINK": "https://x/{port}"}) == "https://x/80/t/"
-    with pytest.raises(InputError, match="'nobody' is not known"):
-        link("127.0.0.1", 80, "t", {"RIPIENO_DASHBOARD_LINK": "{nobody}"})
+    with pytest.raises(InputError, match="'unknown' is not known"):
+        link("127.0.0.1", 80, "t", {"RIPIENO_DASHBOARD_LINK": "{unknown}"})
 
 
 def test_the_address_is_a_host_a_port_or_both():

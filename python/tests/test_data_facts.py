@@ -20,12 +20,12 @@ def digest(rows):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
-def test_a_one_has_another_digest_in_each_column(dtype):
+def test_equal_values_in_different_columns_have_different_digests(dtype):
     ones = np.eye(2000, dtype=dtype)
     assert len({digest(row[np.newaxis]) for row in ones}) == len(ones)
 
 
-def test_equal_dicts_in_another_order_are_the_same_fact():
+def test_the_order_of_a_dict_does_not_change_its_fact():
     assert plain_fact({"a": 1.0, "b": 2.0}) == plain_fact({"b": 2.0, "a": 1.0}) != plain_fact({"a": 1.0, "b": 3.0})
 
 

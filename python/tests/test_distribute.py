@@ -174,7 +174,7 @@ def without_room(comm, given, folder):
     comm.barrier()
 
 
-def test_a_place_that_cannot_be_written_is_named_on_every_rank_and_nothing_stays(world, tmp_path):
+def test_a_path_that_cannot_be_written_is_named_on_every_rank_and_no_file_remains(world, tmp_path):
     given = tmp_path / "given"
     given.write_bytes(sample(9000))
     world(3).run(without_room, str(given), str(tmp_path))
@@ -386,7 +386,7 @@ def resumed(tmp_path: Path) -> list[dict[str, object]]:
     return report["files"]
 
 
-def test_a_receiver_that_is_killed_is_reported_and_resumes_where_it_was(tmp_path):
+def test_a_killed_receiver_is_reported_and_resumes_its_download(tmp_path):
     code, report, err = killed_on_the_way(tmp_path, 2, "--strategy", "chain")
     assert code == 128 + signal.SIGKILL, err
     assert [row["state"] for row in report["files"]] == ["copied", "fetched", "lost", "fetched"]
@@ -415,7 +415,7 @@ sys.exit(main())
 
 
 @pytest.mark.exhaustive
-def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_where_it_was(tmp_path):
+def test_a_killed_receiver_of_a_shared_file_is_reported_and_resumes_its_download(tmp_path):
     data = sample(SLOW_BYTES)
     (tmp_path / "given").write_bytes(data)
     (tmp_path / "place").mkdir()

@@ -90,7 +90,7 @@ def test_sizes_of_blocks_are_tried_from_4_mib_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "what"),
+    ("options", "message"),
     [
         (
             {"algorithm": "gossip"},
@@ -103,9 +103,9 @@ def test_sizes_of_blocks_are_tried_from_4_mib_down() -> None:
         ({"block_bytes": 0}, "block_bytes=0"),
     ],
 )
-def test_impossible_requests_are_reported(words: dict[str, object], what: str) -> None:
-    with pytest.raises(InputError, match=what):
-        distribute(Cluster(nodes=4), nbytes=MIB, **words)  # type: ignore[arg-type]
+def test_impossible_requests_are_reported(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        distribute(Cluster(nodes=4), nbytes=MIB, **options)  # type: ignore[arg-type]
 
 
 def test_the_command_simulates_state_machines_and_draws_them(tmp_path: Path) -> None:

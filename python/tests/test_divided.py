@@ -1,4 +1,4 @@
-"""Divided centroids: every worker has a share, and results equal those of whole centroids, for any block size."""
+"""Divided centroids: every worker has a share. Results are the same as with whole centroids, for any block size."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_the_command_divides_centroids_and_reports_that(rows, tmp_path, capfd):
 
     report = json.loads((tmp_path / "out" / "model.json").read_text())
     assert report["parameters"]["centroids"] == "divided"
-    assert all(each["stages"]["meet_s"] > 0 for each in report["iterations"])
+    assert all(each["stages"]["compare_s"] > 0 for each in report["iterations"])
     assert "centroids are divided among the workers" in capfd.readouterr().err
 
 

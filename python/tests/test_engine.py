@@ -579,7 +579,9 @@ def test_a_member_of_another_version_is_refused(monkeypatch):
         "versions",
         lambda: {**member_server.versions(), "ripieno": "9.9"},
     )
-    message = r"rank \d on .* has ripieno .*, the process that launches it has ripieno 9.9: install the same there"
+    message = (
+        r"rank \d on .* has ripieno .*, the process that launches it has ripieno 9.9: install the same version there"
+    )
     with pytest.raises(rp.EngineError, match=message):
         StandIn().launch(2)
 

@@ -155,7 +155,7 @@ def test_pairs_that_do_not_reach_each_other_are_named_by_address():
         (False, False, WARNING, "not authenticated and not encrypted"),
     ],
 )
-def test_how_the_token_travels_is_reported(monkeypatch, authentic, encrypted, outcome, words):
+def test_the_report_describes_the_transfer_of_the_token(monkeypatch, authentic, encrypted, outcome, words):
     monkeypatch.setattr(StandIn, "handover", lambda self: Handover("by pipes", authentic, encrypted, "do better"))
 
     finding = engine_doctor._token(StandIn())

@@ -18,7 +18,7 @@ def read_by_the_sources() -> set[str]:
     return {name for source in sources for name in VARIABLE.findall(source.read_text())}
 
 
-def test_every_variable_is_on_the_page_and_none_too_many():
+def test_the_page_lists_exactly_the_existing_variables():
     assert set(VARIABLE.findall(PAGE.read_text())) == read_by_the_sources()
 
 

@@ -325,7 +325,7 @@ def wrong_outs(comm: rp.Communicator) -> None:
 
 
 @worlds
-def test_an_out_that_does_not_fit_is_refused_in_every_world(world, workers):
+def test_an_out_array_that_does_not_fit_is_refused_in_every_world(world, workers):
     world(workers).run(wrong_outs)
 
 
@@ -359,7 +359,7 @@ def casts(comm: rp.Communicator) -> None:
 
 
 @worlds
-def test_an_out_of_a_wider_type_gets_the_result_in_every_world(world, workers):
+def test_an_out_array_of_a_wider_type_gets_the_result_in_every_world(world, workers):
     world(workers).run(casts)
 
 

@@ -73,7 +73,7 @@ def test_the_example_of_sequences_finds_their_families_and_takes_files(tmp_path)
     assert output == of_file
 
 
-def test_no_page_has_examples_that_nothing_runs():
+def test_every_example_of_a_page_is_run_by_a_test():
     tests_of_engines = "".join(path.read_text() for path in (ROOT / "python/tests/engines").glob("*.py"))
     of_frameworks = [*(ROOT / "docs/frameworks").glob("*.md")]
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]

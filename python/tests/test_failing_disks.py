@@ -186,7 +186,7 @@ def read_result(root: Path) -> object:
     if not (root / "result").exists():
         return None
     result = ResultFolder.read(root / "result")
-    version = result.fact("version", int)
+    version = result.entry("version", int)
     assert (result.array("centroids", None) == numbers(version)).all()
     report = root / "result" / "report.html"
     assert not report.exists() or f"<p>{version}</p>" in report.read_text()

@@ -102,7 +102,7 @@ def test_every_edge_is_read_once_for_any_number_of_workers(name, tmp_path, monke
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
-def test_weights_are_read_beside_their_edges(name, tmp_path):
+def test_weights_are_read_with_their_edges(name, tmp_path):
     WEIGHTED[name](tmp_path / name)
     for world_size in (1, 3):
         assert rows(Graph(tmp_path / name, weighted=True), world_size) == expected(WEIGHTS)
@@ -188,7 +188,7 @@ def test_strings_are_numbered_by_name(tmp_path):
     assert rows(several, 1) == sorted([(2, 1, 1.0), (3, 0, 1.0), (4, 0, 1.0)] * 2)
 
 
-def test_results_carry_the_strings(tmp_path, world):
+def test_results_contain_the_ids_as_strings(tmp_path, world):
     graph = Graph(named_tables(tmp_path)["csv"].source.edges, directed=False)
     named = Graph(tmp_path / "edges.csv", directed=False)
     for model in (rp.ShortestPaths("dora", engine=world(2)), rp.BFS("dora")):

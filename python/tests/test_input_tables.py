@@ -779,7 +779,7 @@ def test_splits_of_different_columns_or_kinds_are_not_read_together(tmp_path, th
     threads(2, program)
 
 
-def test_folders_are_read_recursively_unless_files_lie_beside_them(tmp_path):
+def test_folders_are_read_recursively_unless_they_are_next_to_files(tmp_path):
     for name, text in [("2024/a.csv", "x\n1\n"), ("2025/region=1/b.csv", "x\n2\n"), ("2025/_log/c.csv", "x\n3\n")]:
         (tmp_path / "sales" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "sales" / name).write_text(text)

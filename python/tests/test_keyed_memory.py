@@ -27,11 +27,11 @@ def same_within_a_limit(comm, folder, kind):
     for combine in ("sum", "concat", np.hypot):
         for partitioner in (None, lambda keys: np.arange(len(keys)) * 0 + comm.world_size - 1):
             options = {"combine": combine, "partitioner": partitioner}
-            free, told = keyed.regroup(comm, mine, **options)
-            limited, limited_told = keyed.regroup(
+            free, statistics = keyed.regroup(comm, mine, **options)
+            limited, limited_statistics = keyed.regroup(
                 comm, mine, memory_limit=LIMIT_BYTES, spill_directory=folder, **options
             )
-            assert told["spilled_bytes"] == 0 < limited_told["spilled_bytes"]
+            assert statistics["spilled_bytes"] == 0 < limited_statistics["spilled_bytes"]
             if combine is np.hypot:
                 # Rows that do not fit are reduced in several passes.
                 assert free.sorted().to_arrow().column("key").equals(limited.sorted().to_arrow().column("key"))

@@ -96,7 +96,7 @@ def test_a_query_without_a_result_is_reported():
         rp.KMeans(2).fit(pl.from_arrow(TABLE).lazy())
 
 
-def test_an_iterator_is_refused_with_what_is_expected_on_every_rank(world):
+def test_every_rank_refuses_an_iterator_and_names_the_expected_types(world):
     def program(comm):
         batches = iter(TABLE.to_batches()) if comm.rank == 1 else TABLE
         with pytest.raises(rp.InputError, match=r"list_iterator has no columns .* record batches, or a pyarrow"):

@@ -219,7 +219,7 @@ def test_programs_run_in_the_callers_current_directory(tmp_path, monkeypatch):
         assert job.run(lambda comm: os.getcwd()) == ["/", "/"]
 
 
-def test_memory_maps_are_opened_anew_instead_of_copied(world, tmp_path):
+def test_memory_maps_are_reopened_instead_of_copied(world, tmp_path):
     np.save(tmp_path / "vectors.npy", np.arange(300_000.0).reshape(-1, 3))
     whole = np.load(tmp_path / "vectors.npy", mmap_mode="r")
     views = [whole, whole[10:20], whole[5::7, 1], whole[::-1], np.asarray(whole)[3:]]
@@ -633,7 +633,7 @@ def test_results_of_other_ranks_are_in_the_cause_of_an_exception(world):
     assert caught.value.__cause__.results == {0: 0, 2: 2}
 
 
-def test_different_calls_that_no_program_has_met_are_reported(world):
+def test_different_calls_are_reported_even_if_no_rank_waits_for_them(world):
     with pytest.raises(rp.CollectiveMismatch, match="returned from its program") as caught:
         world(2).run(lambda comm: comm.broadcast(1) if comm.rank == 0 else 7)
     assert caught.value.__cause__.results == {0: 1, 1: 7}
@@ -679,7 +679,7 @@ def test_ranks_that_wait_keep_their_processes_after_a_failure():
         assert job.run(lambda comm: (os.getpid(), comm.allreduce(1))) == [(pid, 3) for pid in pids]
 
 
-def test_a_rank_that_died_between_two_programs_is_replaced_by_the_next_but_one():
+def test_a_rank_that_died_between_programs_fails_the_next_one_and_is_then_replaced():
     with rp.launch(workers=2) as job:
         os.kill(job.pids[1], signal.SIGKILL)
         assert gone_within(SLACK_S, job.pids[1:])
@@ -901,7 +901,7 @@ def test_a_value_that_is_dropped_while_a_program_runs_exists_until_its_end():
         assert job.run(kept_values) == [0, 0]
 
 
-def test_a_value_released_while_ranks_have_ended_starts_none():
+def test_releasing_a_value_restarts_no_ended_rank():
     with rp.launch(workers=2) as job:
         table = job.broadcast(1)
         with suppress(rp.RankFailed):
@@ -1135,11 +1135,11 @@ def test_ctrl_c_ends_jobs_in_threads_with_an_error_that_they_were_closed(tmp_pat
     _, errors = launcher.communicate(timeout=250)
 
     assert launcher.returncode == -signal.SIGINT
-    told = {
+    raised = {
         line for line in errors.splitlines() if re.match(r"[\w.]+(Error|Exception|Closed|Failed|Interrupt)\b", line)
     }
     closed = "ripieno.errors.CommunicatorClosed: the job was closed: its process ends"
-    assert "KeyboardInterrupt" in told and told <= {"KeyboardInterrupt", closed}
+    assert "KeyboardInterrupt" in raised and raised <= {"KeyboardInterrupt", closed}
     assert gone_within(PROMPT_S, pids)
 
 
@@ -1241,7 +1241,7 @@ def test_a_script_that_launches_without_a_guard_is_run_once(tmp_path):
     assert output_of(tmp_path, textwrap.dedent(text)) == "begun\n[2, 2]\n"
 
 
-def test_a_name_of_main_that_is_defined_anew_stands_for_the_new_definition(tmp_path):
+def test_a_redefined_name_of_main_refers_to_the_new_definition(tmp_path):
     text = """
     import pickle
     import ripieno as rp

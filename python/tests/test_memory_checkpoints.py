@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import ripieno as rp
-from injected_faults import strike_once
+from injected_faults import kill_once
 from varied import exhaustively
 
 ROUNDS = 30
@@ -23,7 +23,7 @@ def add_up(comm, folder, victims, at):
     first = number
     while number < ROUNDS:
         if number == at:
-            strike_once(comm, folder, victims)
+            kill_once(comm, folder, victims)
         total = total + comm.allreduce(np.full(100, number + 1.0)) / comm.world_size
         number += 1
         comm.checkpoint("sum", (number, total), shared=True)
@@ -59,7 +59,7 @@ def count_rounds(comm, folder, count, seen):
         comm.checkpoint("round", number + 1)
         if number == 3:
             count.add(100)
-            strike_once(comm, folder, (1,))
+            kill_once(comm, folder, (1,))
         comm.barrier()
     return parts
 
@@ -86,7 +86,7 @@ def keep_rows(comm, folder, victims, rows):
     for number in range(3):
         comm.checkpoint("rows", mine)
         if number == 2:
-            strike_once(comm, folder, victims)
+            kill_once(comm, folder, victims)
         comm.barrier()
     return received, mine.tolist()
 
@@ -107,7 +107,7 @@ def test_own_state_of_ranks_is_copied_to_neighbors(tmp_path, policy, victim):
 def test_a_state_is_lost_if_neighbors_die_together(tmp_path):
     with rp.launch(workers=4, threads=1, on_failure="shrink") as job, pytest.warns(RuntimeWarning):
         results = job.run(keep_rows, tmp_path, (1, 2), np.arange(103))
-    # Rank 1's checkpoint is lost, so all start anew.
+    # Rank 1's checkpoint is lost, so all ranks start from the beginning.
     assert sorted(chain.from_iterable(mine for _, mine in results)) == list(range(103))
     assert [ranks for ranks, _ in results] == [[0], [1]]
 

@@ -14,38 +14,38 @@ import ripieno as rp
 from varied import exhaustively
 
 
-def exhaust(what: str) -> None:
+def exhaust(lacking: str) -> None:
     """Leave this process no more descriptors, or only 64 MiB more memory."""
     size_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     kinds = {"descriptors": (resource.RLIMIT_NOFILE, 3), "memory": (resource.RLIMIT_AS, size_bytes + (64 << 20))}
-    kind, value = kinds[what]
+    kind, value = kinds[lacking]
     resource.setrlimit(kind, (value, resource.getrlimit(kind)[1]))
 
 
-def receive(comm: rp.Communicator, what: str, mark: Path) -> None:
+def receive(comm: rp.Communicator, lacking: str, mark: Path) -> None:
     """Rank 1 lacks a resource for mapping shared memory of rank 0."""
     # 512 MiB, never written.
     received = rp.empty(1 << 26, np.float64)
     # The link exists now.
     comm.broadcast(out=np.ones(3))
     if comm.rank == 1:
-        exhaust(what)
+        exhaust(lacking)
     comm.broadcast(out=received)
 
 
-def connect(comm: rp.Communicator, what: str, mark: Path) -> None:
+def connect(comm: rp.Communicator, lacking: str, mark: Path) -> None:
     """Rank 1 lacks a resource for opening the first link between it and rank 2."""
     if comm.rank == 1:
-        exhaust(what)
+        exhaust(lacking)
         comm.send_into(np.ones(3), 2)
     elif comm.rank == 2:
         comm.recv(1, out=np.ones(3))
 
 
-def accept(comm: rp.Communicator, what: str, mark: Path) -> None:
+def accept(comm: rp.Communicator, lacking: str, mark: Path) -> None:
     """Rank 1 lacks a resource for accepting the first connection of rank 0."""
     if comm.rank == 1:
-        exhaust(what)
+        exhaust(lacking)
         # This needs no descriptor.
         mark.mkdir()
         comm.recv(0, out=np.ones(3))
@@ -55,15 +55,15 @@ def accept(comm: rp.Communicator, what: str, mark: Path) -> None:
         comm.send_into(np.ones(3), 1)
 
 
-def share(comm: rp.Communicator, what: str, mark: Path) -> None:
+def share(comm: rp.Communicator, lacking: str, mark: Path) -> None:
     """Rank 1 lacks a resource for a broadcast variable."""
     if comm.rank == 1:
-        exhaust(what)
+        exhaust(lacking)
     comm.broadcast_variable(1 if comm.rank == 0 else None)
 
 
 @pytest.mark.parametrize(
-    ("program", "what", "links"),
+    ("program", "lacking", "links"),
     [
         (receive, "descriptors", "shared-memory"),
         (receive, "memory", "shared-memory"),
@@ -77,10 +77,10 @@ def share(comm: rp.Communicator, what: str, mark: Path) -> None:
         ),
     ],
 )
-def test_a_rank_with_a_shortage_for_a_link_is_the_reported_one(tmp_path, program, what, links):
-    advice = {"descriptors": "Too many open files.*ulimit -n", "memory": "Cannot allocate memory.*ulimit -v"}[what]
+def test_a_rank_that_lacks_resources_for_a_link_is_reported(tmp_path, program, lacking, links):
+    advice = {"descriptors": "Too many open files.*ulimit -n", "memory": "Cannot allocate memory.*ulimit -v"}[lacking]
     with rp.launch(3, threads=1, links=links) as job, pytest.raises(rp.RipienoError, match=advice) as caught:
-        job.run(program, what, tmp_path / "mark")
+        job.run(program, lacking, tmp_path / "mark")
     failed = caught.value if isinstance(caught.value, rp.RankFailed) else caught.value.__cause__
     assert failed.rank == 1, caught.value
 

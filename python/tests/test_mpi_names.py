@@ -1,4 +1,4 @@
-"""The mpi4py-compatible names: the programs of mpi4py's demonstrations, rewritten."""
+"""The names of mpi4py in `ripieno.mpi`, used by programs like the demonstrations of mpi4py."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def refused(message, call, *args, **options):
     except MPI.Exception as error:
         assert isinstance(error, ValueError) and message in str(error), error
     else:
-        raise AssertionError(f"{call.__name__} accepted what it cannot take")
+        raise AssertionError(f"{call.__name__} accepted invalid arguments")
 
 
 # Byte order, complex numbers, the order of the axes
@@ -319,7 +319,7 @@ if size > 1:
 wrong = np.zeros(size, "f4")
 refused("elements of float64 received: expected float32", comm.Allgather, np.ones(1), wrong)
 
-# Requests, statuses, and what can be pickled
+# Requests, statuses, and objects that can be pickled
 request = comm.isend({"rank": rank}, dest=rank)
 assert request
 request.wait()
@@ -438,7 +438,7 @@ for call in (
     except MPI.Exception as error:
         assert isinstance(error, ValueError), error
     else:
-        raise AssertionError("accepted what it cannot take")
+        raise AssertionError("accepted invalid arguments")
 comm.Barrier()
 print("passed", flush=True)
 """
@@ -479,7 +479,7 @@ try:
 except TypeError as error:
     assert "topology" in str(error)
 else:
-    raise AssertionError("a grid is no graph")
+    raise AssertionError("a grid was accepted as a graph")
 assert grid.Shift(0, 1) == (left, right) and grid.Shift(1, 1) == (MPI.PROC_NULL, MPI.PROC_NULL)
 assert grid.Sub([True, False]).dims == [size] and grid.Sub([False, True]).size == 1
 assert grid.neighbor_alltoall([(rank, place) for place in "abcd"]) == [(left, "b"), (right, "a"), None, None]
@@ -574,7 +574,7 @@ for call, alternative in (
     except NotImplementedError as error:
         assert isinstance(error, MPI.Exception) and alternative in str(error), error
     else:
-        raise AssertionError("exists")
+        raise AssertionError("an unsupported call raised no error")
 for kept in (MPI.COMM_NULL, MPI.GROUP_EMPTY, MPI.INFO_NULL, MPI.WIN_NULL, MPI.DATATYPE_NULL, MPI.REQUEST_NULL):
     assert pickle.loads(pickle.dumps(kept)) == kept
 comm.Barrier()
@@ -583,7 +583,7 @@ print("passed", flush=True)
 
 
 @pytest.mark.parametrize("script", [DATATYPES, GROUPS_AND_REQUESTS], ids=["datatypes", "groups_and_requests"])
-def test_names_of_mpi_do_what_mpi_defines(tmp_path: Path, script):
+def test_names_of_mpi_behave_as_mpi_defines(tmp_path: Path, script):
     done = run(tmp_path, script, 3)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("passed") == 3

@@ -101,7 +101,7 @@ class _Unpicklable:
         raise KeyboardInterrupt
 
 
-def test_results_are_late(executor, pipe):
+def test_results_are_yielded_before_later_tasks_end(executor, pipe):
     path, descriptor = pipe
 
     def first_line(path):

@@ -9,4 +9,4 @@ from ripieno import _native
 
 def test_the_native_module_has_no_debug_symbols():
     # An ELF file contains the names of its sections.
-    assert b"\0.symtab\0" not in Path(_native.__file__).read_bytes(), "build it anew: make setup strips it"
+    assert b"\0.symtab\0" not in Path(_native.__file__).read_bytes(), "build it again: make setup strips it"

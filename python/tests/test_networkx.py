@@ -135,7 +135,7 @@ def test_clustering_coefficients_match_networkx(name):
     assert ours == theirs
 
 
-def test_components_and_distances_by_two_workers():
+def test_components_and_distances_of_two_workers_match_networkx():
     ours, theirs = both("connected_components", GRAPHS["parts"], workers=2)
     assert list(ours) == list(theirs)
     ours, theirs = both("single_source_shortest_path_length", GRAPHS["names"], "Javert", workers=2)

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 import pytest
 import ripieno as rp
-from injected_faults import strike_once
+from injected_faults import kill_once
 from ripieno.comm.broadcast_variables import BroadcastOptions
 from ripieno.launch.limits import HEARTBEAT_S
 from stand_in_engine import StandIn
@@ -31,10 +31,10 @@ POLICIES = ["shrink", "respawn"]
 def sums(comm, table, folder, victims, signal_number):
     """Return the results of every collective in a world without the lost ranks, or with replacements for them."""
     before = comm.allreduce(np.ones(3))
-    strike_once(comm, folder, victims, signal_number)
+    kill_once(comm, folder, victims, signal_number)
     total = comm.allreduce(np.full(1000, comm.rank + 1.0))
-    everybody = comm.allgather(comm.rank)
-    return comm.rank, comm.world_size, before[0], total[-1], everybody, int(table.value[comm.rank]), os.getpid()
+    gathered = comm.allgather(comm.rank)
+    return comm.rank, comm.world_size, before[0], total[-1], gathered, int(table.value[comm.rank]), os.getpid()
 
 
 def right(results, world_size):
@@ -117,7 +117,7 @@ def read_after_the_root_has_died(comm, folder):
     is_first_time = not (folder / "signaled-0").exists()
     with comm.broadcast_variable(np.arange(100_000) if comm.rank == 0 else None, strategy="csb") as variable:
         comm.barrier()
-        strike_once(comm, folder, (0,))
+        kill_once(comm, folder, (0,))
         assert not is_first_time or gone_within(HANGS_S, [root_pid])
         return int(variable.value[-1])
 
@@ -194,10 +194,10 @@ def test_restarts_of_a_program_whose_ranks_always_die_are_bounded(tmp_path):
 def test_false_reports_about_a_live_rank_are_bounded(tmp_path):
     def program(comm):
         (tmp_path / f"{os.getpid()}-{time.monotonic_ns()}").touch()
-        raise rp.RankFailed(0, "here", "no heartbeat, says nobody")
+        raise rp.RankFailed(0, "here", "no heartbeat, as claimed")
 
     with rp.launch(workers=2, on_failure="shrink") as job:
-        with pytest.warns(RuntimeWarning), pytest.raises(rp.RankFailed, match="says nobody"):
+        with pytest.warns(RuntimeWarning), pytest.raises(rp.RankFailed, match="as claimed"):
             job.run(program)
         assert job.workers == 2 and not job.lost
     assert len(list(tmp_path.iterdir())) == 2 * 4
@@ -252,7 +252,7 @@ def test_additions_to_accumulators_count_once(tmp_path):
         count.add(1)
         ranks.add([comm.rank])
         comm.barrier()
-        strike_once(comm, tmp_path, (1,))
+        kill_once(comm, tmp_path, (1,))
         comm.barrier()
 
     with rp.launch(workers=3, threads=1, on_failure="respawn") as job:
@@ -265,8 +265,8 @@ def test_additions_to_accumulators_count_once(tmp_path):
 def test_additions_of_repeated_items_count_once(tmp_path):
     def double(item):
         seen.add({item: 1})
-        if item == 5 and not (tmp_path / "struck").exists():
-            (tmp_path / "struck").touch()
+        if item == 5 and not (tmp_path / "killed").exists():
+            (tmp_path / "killed").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return 2 * item
 
@@ -280,8 +280,8 @@ def test_additions_of_repeated_items_count_once(tmp_path):
 def test_additions_of_a_repeated_step_count_once(tmp_path):
     def emit(part, _):
         seen.add([int(part[0])])
-        if part[0] == 3 and not (tmp_path / "struck").exists():
-            (tmp_path / "struck").touch()
+        if part[0] == 3 and not (tmp_path / "killed").exists():
+            (tmp_path / "killed").touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
     with rp.MapReduce(emit, workers=2, on_failure="respawn") as job:

@@ -22,7 +22,7 @@ def test_a_measured_figure_has_claims_a_scale_and_a_machine(capsys):
 
 
 def test_arrays_need_no_serialization_before_a_broadcast():
-    seconds = {row.of: row.value for row in paper_figures.twister_figure_7().rows}
+    seconds = {row.label: row.value for row in paper_figures.twister_figure_7().rows}
 
     assert seconds["array of bytes, serialization"] < 0.01 * seconds["Python floats, serialization"]
 

@@ -274,7 +274,7 @@ def wrong_arguments(comm):
         (lambda: rp.Graph.from_edges([], [], comm=comm), "no edges and no vertices"),
         (
             lambda: rp.Graph.from_edges([1], [2], [1.0] if comm.rank else None, comm=comm),
-            "edges of rank 0 have no weights, those of others have some",
+            "edges of rank 0 have no weights, but edges of other ranks have weights",
         ),
         (lambda: rp.Graph.from_edges([1], [2], [1.0], comm=comm, duplicates="once"), "duplicates='once' with weights"),
         (lambda: rp.Graph.from_edges([1], [2], [1.0], comm=comm, duplicates="all"), "duplicates='all'"),

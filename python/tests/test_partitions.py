@@ -436,7 +436,7 @@ def test_a_file_that_is_not_a_partition_file_is_rejected(text, tmp_path):
     for content, message in [
         ("{", "is not a partition file"),
         ("[]", "is not a partition file: expected JSON that says kind"),
-        (good.replace('"version": 2', '"version": 1'), "version 1, expected 2: divide the files anew"),
+        (good.replace('"version": 2', '"version": 1'), "version 1, expected 2: divide them again"),
         (good.replace('"start"', '"begin"'), "is damaged: KeyError 'start'"),
         (good.replace('"name": "text"', '"name": "video"'), "is damaged: KeyError 'video'"),
         (good[: len(good) // 2], "is not a partition file"),

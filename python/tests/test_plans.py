@@ -115,7 +115,7 @@ def test_every_algorithm_of_the_catalogue_passes_the_check():
             assert pickle.loads(pickle.dumps(plans))._native.fingerprint == plans._native.fingerprint
 
 
-def test_a_set_costs_what_the_same_plans_of_the_catalogue_cost():
+def test_a_set_costs_the_same_as_the_plans_of_the_catalogue():
     x = vector(1 << 20, np.uint8)
     cluster = Cluster(nodes=8)
 

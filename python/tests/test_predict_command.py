@@ -78,7 +78,7 @@ def test_initial_centroids_of_a_file_are_not_a_parameter_of_the_loaded_estimator
     assert rp.KMeans.load("result").init == "k-means||"
 
 
-def test_values_along_axes_and_prices_of_new_rows():
+def test_projections_and_predictions_of_new_rows_match_the_models():
     assert main(["pca", "rows.npy", "--components", "2", "-q"]) == 0
     fitted = rp.PCA(2, random_state=0).fit(X)
     np.testing.assert_allclose(predictions("more.npy", "-n", "2"), fitted.transform(MORE), rtol=1e-9)
@@ -101,7 +101,7 @@ def test_targets_in_columns_are_predicted(targets):
     np.testing.assert_allclose(predictions("more.npy"), rp.Ridge().fit(X, targets).predict(MORE), rtol=1e-9)
 
 
-def test_classes_of_new_rows():
+def test_classes_of_new_rows_are_predicted():
     pq.write_table(pa.table({**dict(zip("abcd", X.T, strict=True)), "dear": CLASSES}), "dear.parquet")
     assert main(["logistic", "dear.parquet", "--target", "dear", "-q"]) == 0
     fitted = rp.LogisticRegression().fit(X, CLASSES)
@@ -111,7 +111,7 @@ def test_classes_of_new_rows():
     np.testing.assert_allclose(found, fitted.predict_proba(MORE), rtol=1e-6)
 
 
-def test_classes_of_new_libsvm_text():
+def test_classes_of_new_libsvm_text_are_predicted():
     assert main(["logistic", "dear.svm", "-q"]) == 0
 
     fitted = rp.LogisticRegression().fit(X, (PRICE > 5).astype(int))

@@ -19,7 +19,7 @@ def event(rank, name, start_us, end_us, *, sequence, size=800, communicator=0, a
 
 def trace_of(*events, ranks=2):
     names = [{"ph": "M", "name": "thread_name", "tid": tid, "args": {"name": f"rank {tid}"}} for tid in range(ranks)]
-    more = {"ph": "M", "name": "thread_name", "tid": ranks, "args": {"name": "rank 0, in flight beside 1"}}
+    more = {"ph": "M", "name": "thread_name", "tid": ranks, "args": {"name": "rank 0, concurrent calls 1"}}
     wait = {"ph": "X", "name": "waiting for rank 1", "ts": 0, "dur": 5, "tid": 0, "args": {"peer": 1}}
     return {"traceEvents": [*names, more, wait, *events]}
 

@@ -78,7 +78,7 @@ def job_with_victims(signal_number=signal.SIGKILL, **options):
         *exhaustively(*((ranks, "shared-memory") for ranks in deaths() if ranks != (0, 1)), ((0,), "tcp")),
     ],
 )
-def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_replica_of_each(victims, links):
+def test_a_long_loop_survives_every_set_of_failures_that_leaves_a_replica_of_each_rank(victims, links):
     with job_with_victims(links=links) as job:
         results = job.run(reduce_for_long, victims)
 
@@ -163,7 +163,7 @@ def all_collectives(comm):
     }
 
 
-def test_every_kind_of_call_works_after_a_death():
+def test_every_kind_of_call_works_after_a_failure():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         first, second = job.run(all_collectives)
         assert set(job.lost) == {0}
@@ -184,7 +184,7 @@ def call_world(comm):
     return None
 
 
-def test_calls_on_the_world_itself_name_the_dead_at_once():
+def test_calls_on_the_world_itself_name_the_failed_ranks_at_once():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         for rank, cause in job.run(call_world):
             assert rank == 0 and "process ended" in cause
@@ -256,7 +256,7 @@ def test_a_single_failed_rank_is_lost_when_its_replica_returns():
         assert [member.loss is not None for member in output.members] == [False, True, True, False]
 
 
-def test_a_rank_without_which_others_continue_is_lost_although_alive():
+def test_a_live_rank_that_the_others_exclude_is_lost():
     with ReplicaReport() as output:
         output.fail_because_of(3, 3)
         assert output.members[3].loss == "its process ended"

@@ -329,7 +329,7 @@ class TcpInsteadOfSharedMemory:
     """A native communicator that could not use shared memory with rank 2."""
 
     def second_choices(self) -> list[tuple[int, str]]:
-        return [(2, "TCP, for: no memfd")]
+        return [(2, "TCP, cause: no memfd")]
 
 
 def test_a_link_that_was_not_the_first_choice_is_reported_at_the_end(caplog):
@@ -337,7 +337,7 @@ def test_a_link_that_was_not_the_first_choice_is_reported_at_the_end(caplog):
     rank.rank = 1
     with caplog.at_level("INFO", logger="ripieno"):
         rank._log_links(TcpInsteadOfSharedMemory())
-    assert caplog.messages == ["rank 1 uses a fallback link to rank 2: TCP, for: no memfd"]
+    assert caplog.messages == ["rank 1 uses a fallback link to rank 2: TCP, cause: no memfd"]
 
 
 def test_the_level_of_the_log_is_one_of_four():

@@ -86,6 +86,6 @@ def test_a_report_takes_one_line():
         ("nonsense", "has no attribute 'nonsense'"),
     ],
 )
-def test_names_of_mpi_are_answered_with_ours(world, name, advice):
+def test_errors_of_names_of_mpi_suggest_our_names(world, name, advice):
     with pytest.raises(AttributeError, match=advice):
         world(1).run(getattr, name)

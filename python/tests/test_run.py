@@ -30,7 +30,7 @@ SCRIPT = """
     comm = rp.init()
     mode = sys.argv[1]
     if mode == "say":
-        # In one piece: ranks that print to one pipe unmarked and unbuffered may mix what they write in several.
+        # Written in one call: unbuffered output of several ranks may be mixed between calls.
         line = (comm.rank, comm.world_size, comm.allreduce(1), __name__, sys.argv[1:], rp.init() is comm)
         sys.stdout.write(" ".join(map(str, line)) + "\\n")
     elif mode == "raise" and comm.rank == 1:
@@ -289,7 +289,7 @@ STUCK = """
 
 
 @pytest.mark.parametrize("how", ["run", "launch"])
-def test_a_long_wait_and_ctrl_c_show_who_waits_for_whom_and_where_the_missing_rank_is(tmp_path, how):
+def test_a_long_wait_and_ctrl_c_show_the_waiting_ranks_and_the_place_of_the_missing_rank(tmp_path, how):
     path = tmp_path / "stuck.py"
     path.write_text(textwrap.dedent(STUCK).replace("HOW", repr(how)))
     words = [*COMMAND, "-n", "3", "--no-prefix", path] if how == "run" else [sys.executable, path]

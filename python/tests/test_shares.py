@@ -22,7 +22,7 @@ def test_ranges_are_even_and_complete(length):
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 @pytest.mark.parametrize("scale", [1, 3])
-def test_all_of_every_file_is_read_once_by_ranks_in_order(lengths, scale):
+def test_ranks_read_every_file_completely_once_and_in_order(lengths, scale):
     """By bytes, or by rows of three bytes each: all of `length // scale` are read."""
     for world_size in WORLD_SIZES:
         found = {at: [] for at in range(len(lengths))}

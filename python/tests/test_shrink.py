@@ -35,8 +35,8 @@ def talk(comm):
     total = comm.allreduce(np.array([float(own)]))
     last = comm.broadcast(own, root=comm.world_size - 1)
     rows = comm.regroup(rp.KeyValues(np.array([own % 2, 5]), np.array([float(own), 1.0])), combine="sum")
-    everybodys = comm.allgather((own, list(zip(rows.keys.tolist(), rows.values.tolist(), strict=True))))
-    return [total[0], last, [each for each, _ in everybodys], sorted(row for _, rows in everybodys for row in rows)]
+    gathered = comm.allgather((own, list(zip(rows.keys.tolist(), rows.values.tolist(), strict=True))))
+    return [total[0], last, [each for each, _ in gathered], sorted(row for _, rows in gathered for row in rows)]
 
 
 def expected(ranks):
@@ -105,7 +105,7 @@ def test_the_others_continue_when_one_more_ends_while_they_shrink(during):
 
 
 def test_a_rank_that_continues_too_late_gets_an_error(tmp_path):
-    told_of_it = tmp_path / "told"
+    has_reported = tmp_path / "reported"
 
     def program(comm):
         own = comm.rank
@@ -121,15 +121,15 @@ def test_a_rank_that_continues_too_late_gets_an_error(tmp_path):
                 assert described.value.rank == own and comm.closed
                 with pytest.raises(rp.RankFailed, match="without it"):
                     comm.barrier()
-                told_of_it.touch()
+                has_reported.touch()
                 raise
             assert failed.rank == 1
             left = comm.shrink()
             os.kill(pids[1], signal.SIGCONT)
             # The loss is reported while the others live.
-            assert comes_true(told_of_it.exists, 60.0)
+            assert comes_true(has_reported.exists, 60.0)
             return left.first_ranks, left.allreduce(1)
-        raise AssertionError("a rank stood still")
+        raise AssertionError("no rank failed")
 
     with rp.launch(workers=3, on_failure="shrink", heartbeat_timeout_s=HEARTBEAT_S) as job:
         assert job.run(program) == [([0, 2], 2)] * 2
@@ -137,7 +137,7 @@ def test_a_rank_that_continues_too_late_gets_an_error(tmp_path):
 
 
 def test_a_live_rank_that_shrinks_too_late_is_lost(tmp_path):
-    shrunk, told_of_it = tmp_path / "shrunk", tmp_path / "told"
+    shrunk, has_reported = tmp_path / "shrunk", tmp_path / "reported"
 
     def program(comm):
         own = comm.rank
@@ -149,13 +149,13 @@ def test_a_live_rank_that_shrinks_too_late_is_lost(tmp_path):
             assert comes_true(shrunk.exists, 60.0)
             with pytest.raises(rp.RankFailed):
                 comm.shrink()
-            told_of_it.touch()
+            has_reported.touch()
             comm.barrier()
         with pytest.raises(rp.RankFailed):
             comm.barrier()
         left = comm.shrink()
         shrunk.touch()
-        assert comes_true(told_of_it.exists, 60.0)
+        assert comes_true(has_reported.exists, 60.0)
         # Its message arrives before the results of these.
         time.sleep(0.1)
         return left.first_ranks

@@ -56,7 +56,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_chain_takes_equation_3_by_the_command(capsys):
+def test_the_command_predicts_a_chain_by_equation_3(capsys):
     found = printed(
         capsys,
         *("simulate", "broadcast", "--nodes", "1000", "--racks", "24", "--rate", "10gbit", "--uplink", "40gbit"),
@@ -69,7 +69,7 @@ def test_a_chain_takes_equation_3_by_the_command(capsys):
     assert found["message_count"] == 999 and found["unfinished"] == []
 
 
-def test_an_iteration_of_kmeans_is_an_assignment_and_an_allreduce_by_its_plan(capsys):
+def test_a_simulated_iteration_of_kmeans_is_an_assignment_and_an_allreduce(capsys):
     words = ("--points", "1e6", "--dim", "100", "--clusters", "1000", "--nodes", "8", "--cores", "4", "--rate", "1gbit")
     found = printed(capsys, "simulate", "kmeans", *words, "--gflops", "10")
     summed = printed(
@@ -107,12 +107,12 @@ def test_without_a_rate_the_kernel_of_this_machine_is_measured(capsys):
     assert "expected a whole number" in capsys.readouterr().err
 
 
-def test_headers_and_packets_take_their_time_by_the_command(capsys):
+def test_the_command_includes_the_time_of_headers_and_packets(capsys):
     words = ("simulate", "broadcast", "--nodes", "3", "--rate", "1gbit", "--bytes", "1MB", "--algorithm", "chain")
 
     found = printed(capsys, *words, "--alpha", "0us", "--relay", "16KiB", "--packet", "1448", "--headers", "66")
 
-    # The unit of a relay, which ends with a packet, and two switches that store one packet each.
+    # A relay forwards units of whole packets, and each of two switches stores one packet.
     behind = -(-(16 << 10) // 1448) * 1448 + 2 * 1448
     assert found["seconds"] == pytest.approx((1_000_000 + behind) * (1448 + 66) / 1448 * 8 / 1e9, rel=1e-9)
 
@@ -212,14 +212,17 @@ def test_slow_nodes_drawn_by_a_seed_slow_all_ranks(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["simulate", "sing", "--nodes", "4"], 'collective="sing": expected one of broadcast'),
+        (["simulate", "unknown", "--nodes", "4"], 'collective="unknown": expected one of broadcast'),
         (["simulate", "broadcast"], "expected --nodes or --ranks"),
         (["simulate", "broadcast", "--nodes", "4", "--algorithm", "ring"], "--algorithm ring: expected one of flat"),
         (["simulate", "broadcast", "--nodes", "4", "--rate", "fast"], "--rate='fast': expected a number and kbit"),
         (["simulate", "broadcast", "--nodes", "4", "--alpha", "soon"], "--alpha='soon': expected a number and s, ms"),
         (["simulate", "broadcast", "--nodes", "4", "--root", "4"], "--root 4: expected a whole number, 0 … 3"),
         (["simulate", "broadcast", "--nodes", "4", "--racks", "5"], "--racks 5: expected 1 to 4"),
-        (["simulate", "broadcast", "--nodes", "4", "--ranks", "6"], "--ranks 6: expected as many on each of 4 nodes"),
+        (
+            ["simulate", "broadcast", "--nodes", "4", "--ranks", "6"],
+            "--ranks 6: expected the same number on each of 4 nodes",
+        ),
         (["simulate", "broadcast", "--nodes", "4", "--slow", "x"], "--slow='x': expected COUNT:FACTOR"),
         (["simulate", "broadcast", "--nodes", "4", "--dead", "9@1s"], "--dead 9: expected a node, 0 to 3"),
         (["simulate", "broadcast", "--nodes", "4", "--bytes", "many"], "expected a size, such as 500MB"),
@@ -259,7 +262,7 @@ def test_every_algorithm_is_priced_term_by_term_and_the_fastest_is_named(capsys)
     assert found["chosen"] in found["why"] and found["fastest"] in found["why"]
 
 
-def test_racks_of_a_file_count(tmp_path, capsys):
+def test_racks_are_read_from_a_file(tmp_path, capsys):
     file = tmp_path / "racks.toml"
     file.write_text('[racks]\nnorth = ["n1", "n2", "n3"]\nsouth = ["s1", "s2", "s3"]\n')
     assert set(tomllib.loads(file.read_text())["racks"]) == {"north", "south"}
@@ -390,7 +393,7 @@ DEVIATIONS = {
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)
-def test_simulated_figures_are_as_near_the_papers_as_the_page_says(name):
+def test_deviations_from_the_papers_are_within_their_bounds(name):
     found = reproduction_of(name)
 
     deviations = [row.deviation for row in found.rows]
@@ -407,7 +410,7 @@ QUICK = [
 
 
 @pytest.mark.parametrize("name", [*QUICK, *exhaustively(*papers.REPRODUCTIONS.keys() - QUICK)])
-def test_every_figure_states_its_kind_its_inputs_and_what_it_compares(name):
+def test_every_figure_states_its_kind_its_inputs_and_its_comparison(name):
     found = reproduction_of(name)
 
     assert found.name == name and found.kind in (Kind.SIMULATED, Kind.FORMULA)
@@ -419,7 +422,7 @@ def test_every_figure_states_its_kind_its_inputs_and_what_it_compares(name):
         assert not re.search(rf"{own}\b", each.source), each
 
 
-def test_the_order_of_switches_counts_as_uplinks_explain_it():
+def test_the_slowdown_by_the_order_of_switches_follows_from_the_uplinks():
     factors = [row.value for row in reproduction_of("twister-figure-6").rows]
 
     assert factors[0] == pytest.approx(1, rel=0.01)
@@ -427,7 +430,7 @@ def test_the_order_of_switches_counts_as_uplinks_explain_it():
 
 
 def test_broadcasts_of_spark_by_a_tree_match_table_2():
-    rows = {row.of: row for row in reproduction_of("spark-table-2").rows}
+    rows = {row.label: row for row in reproduction_of("spark-table-2").rows}
 
     deviations = [rows[f"{nodes} nodes, tree of degree 2"].deviation for nodes in (1, 5, 10, 20, 30, 40)]
     assert all(deviation is not None and abs(deviation) < 0.15 for deviation in deviations)
@@ -435,7 +438,7 @@ def test_broadcasts_of_spark_by_a_tree_match_table_2():
 
 
 def test_broadcasts_without_a_central_source_hardly_grow_as_figure_4_requires():
-    rows = {row.of: row.value for row in reproduction_of("spark-figure-4").rows}
+    rows = {row.label: row.value for row in reproduction_of("spark-figure-4").rows}
 
     grown = [rows[f"{way}, 60 nodes"] / rows[f"{way}, 5 nodes"] for way in spark_report.MECHANISMS.values()]
     assert all(factor < 2 for factor in grown)
@@ -450,7 +453,7 @@ def test_relative_durations_of_broadcasts_of_spark_match_table_1_and_figures_6_a
     assert min(by_block, key=lambda size: by_block[size]) == 4
     few, more, many = (seconds("csb-llcf", nodes, gb) for nodes in (5, 20, 60))
     assert few < more < many < 1.1 * few
-    rows = {row.of: row for row in reproduction_of("spark-table-1").rows}
+    rows = {row.label: row for row in reproduction_of("spark-table-1").rows}
     assert rows["chain"].value < rows["CSB"].value < rows["BTB"].value
     assert rows["CSB"].printed is not None and rows["BTB"].printed is not None
     ratio = rows["BTB"].printed / rows["CSB"].printed
@@ -467,7 +470,7 @@ def test_designed_networks_follow_equation_5_and_win_with_small_packets():
             # In a simulation, packets of one layer are sent while rows of another are added.
             assert priced["seconds"] * 0.85 < seconds < priced["seconds"] * 1.05
 
-    rows = {row.of: row.value for row in reproduction_of("kylix-figure-6").rows if "times" in row.of}
+    rows = {row.label: row.value for row in reproduction_of("kylix-figure-6").rows if "times" in row.label}
     assert all(factor > 1.1 for name, factor in rows.items() if name != "Yahoo, direct, times as long")
     assert 1.9 < rows["Twitter, values of 2 bytes, direct, times as long"] < 2.6
 
@@ -508,7 +511,7 @@ def test_the_page_of_figures_has_all_of_them():
 def test_kylix_figures_follow_from_the_rated_links_only():
     table_1 = reproduction_of("kylix-table-1").rows
     assert all(row.deviation is not None and -0.75 < row.deviation < -0.55 for row in table_1)
-    speedups = {row.of: row.value for row in reproduction_of("kylix-figure-9").rows}
+    speedups = {row.label: row.value for row in reproduction_of("kylix-figure-9").rows}
     assert 2 < speedups["Twitter, 64 nodes, 8x4x2"] < speedups["Yahoo, 64 nodes, 16x4"] < 16
 
 
@@ -523,7 +526,7 @@ def test_pictures_of_the_page_on_algorithms_are_the_plans():
     assert all(f"(algorithms/{name}.svg)" in page for name in drawn)
 
 
-def test_a_crossing_is_where_the_formulae_cross(tmp_path, capsys):
+def test_a_crossing_matches_the_cost_formulas(tmp_path, capsys):
     cluster = Cluster(nodes=8, rate_bits_per_s=8e9, alpha_s=1e-5, gamma_s_per_byte=0.0, segment_bytes=None)
     found = price_curves("allgather", cluster, most_bytes=1 << 20)
 

@@ -89,10 +89,10 @@ def test_a_sparse_fit_resumes_from_its_checkpoint(matrix, tmp_path, monkeypatch)
         parameters = {"init": matrix.toarray()[-K:], "tol": 0, "centroids": centroids}
         with warnings.catch_warnings(action="ignore"):
             rp.KMeans(K, **parameters, max_iter=3, checkpoint=tmp_path / str(number)).fit(matrix)
-            on = rp.KMeans(K, **parameters, max_iter=6, checkpoint=tmp_path / str(number)).fit(matrix)
+            resumed = rp.KMeans(K, **parameters, max_iter=6, checkpoint=tmp_path / str(number)).fit(matrix)
             whole = rp.KMeans(K, **parameters, max_iter=6).fit(matrix)
-        assert on.resumed_from_ in (1, 2)
-        np.testing.assert_array_equal(on.labels_, whole.labels_)
+        assert resumed.resumed_from_ in (1, 2)
+        np.testing.assert_array_equal(resumed.labels_, whole.labels_)
 
 
 def test_batches_are_taken_from_sparse_rows(matrix):

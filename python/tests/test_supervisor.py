@@ -9,7 +9,7 @@ import os
 
 import pytest
 import ripieno as rp
-from injected_faults import strike_once
+from injected_faults import kill_once
 from ripieno.launch import RankState, limits
 from ripieno.launch.supervisor import ALL_DISCONNECTED, DISCONNECTED, Event, Policy, Supervisor
 from supervised_worlds import World
@@ -98,7 +98,7 @@ def test_a_rank_that_fails_because_of_another_one_is_not_reported_as_lost():
     supervisor.fails(0, "ValueError: mine")
     supervisor.tick(limits.OTHER_REPORTS_S)
     assert supervisor.verdict.culprit == 0 and not supervisor.events
-    # Ranks 0 and 3 miss each other's heartbeats, and rank 1 misses those of rank 3: rank 3 was disconnected.
+    # Ranks 0 and 3 miss each other's heartbeats, and rank 1 misses heartbeats of rank 3: rank 3 was disconnected.
     supervisor = supervisor_after(
         *(("fails", by, "no heartbeat", of) for by, of in ((3, 0), (0, 3), (1, 3))), policy=policy
     )
@@ -111,7 +111,7 @@ def test_a_job_lists_the_states_of_its_ranks(tmp_path):
     def program(comm):
         comm.barrier()
         comm.emit({"rank": comm.rank})
-        strike_once(comm, tmp_path, (1,))
+        kill_once(comm, tmp_path, (1,))
         comm.barrier()
 
     with rp.launch(workers=2, threads=1, on_failure="respawn", on_event=lambda _: statuses.extend(job.ranks)) as job:

@@ -1,4 +1,4 @@
-"""Fits that survive worker deaths, with results bitwise equal to undisturbed fits, from memory or a folder."""
+"""Fits that continue after a worker was killed, from checkpoints in memory or in a folder, with unchanged results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SurvivorFit:
     result: str
     #: Whether results are bitwise equal for every number of workers.
     exact: bool = False
-    struck: int = 3
+    checkpoint_count: int = 3
     #: Key of the number in its events, or None if its events have no numbers.
     event_key: str | None = "iteration"
 
@@ -108,7 +108,7 @@ FITS = {
         ClusteringInBlocks, {}, (nx.karate_club_graph(),), "coefficients_", exact=True, event_key=None
     ),
     "components": SurvivorFit(
-        rp.ConnectedComponents, {}, (nx.path_graph(2000),), "labels_", exact=True, struck=1, event_key=None
+        rp.ConnectedComponents, {}, (nx.path_graph(2000),), "labels_", exact=True, checkpoint_count=1, event_key=None
     ),
     "diameter": SurvivorFit(
         rp.EffectiveDiameter, {"random_state": 0}, (nx.path_graph(20),), "pairs_", exact=True, event_key=None
@@ -130,7 +130,7 @@ FITS = {
     ),
 }
 
-#: `test_fit_folders.py` tests the state of every fit. These fits keep it in memory, each kind of it once.
+#: `test_fit_folders.py` tests the state of every fit. These fits keep it in memory, one fit for each kind of state.
 CASES = [
     ("kmeans", "shrink", 0),
     ("kmeans", "respawn", 2),
@@ -164,14 +164,14 @@ def fitted(name, comm=None, **options):
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    """Return a function that fits with three workers of which none is killed."""
+    """Return a function that fits with three workers without a failure."""
     with rp.launch(workers=3, threads=1) as job:
         yield functools.cache(lambda name: fitted(name, engine=job))
 
 
 @pytest.fixture(scope="module")
 def surviving():
-    """Provide a job of three workers for each policy; dead workers are replaced, which is faster than a new job."""
+    """Provide a job of three workers for each policy. Dead workers are replaced, which is faster than a new job."""
     with ExitStack() as jobs:
         yield {
             policy: jobs.enter_context(rp.launch(workers=3, threads=1, on_failure=policy))
@@ -179,24 +179,24 @@ def surviving():
         }
 
 
-def strike_after(comm, count, victim, mark):
+def kill_after(comm, count, victim, mark):
     """After `count` checkpoints rank 0 kills a rank, once, and waits for its end before it continues."""
     pids, keep, counts = comm.allgather(os.getpid()), comm.checkpoint, itertools.count(1)
 
-    def keep_and_strike(*args, **options):
+    def checkpoint_and_kill(*args, **options):
         keep(*args, **options)
         if comm.rank == 0 and next(counts) == count and not mark.exists():
             mark.touch()
             os.kill(pids[victim], signal.SIGKILL)
             assert gone_within(GONE_S, [pids[victim]])
 
-    comm.checkpoint = keep_and_strike
+    comm.checkpoint = checkpoint_and_kill
 
 
-def fit_and_strike(comm, name, victim, mark, struck=None, **options):
+def fit_and_kill_rank(comm, name, victim, mark, checkpoint_count=None, **options):
     """Run a fit and kill a rank during it. Return its result, and the events that rank 0 received."""
     fit, replies = FITS[name], []
-    strike_after(comm, struck or fit.struck, victim, mark)
+    kill_after(comm, checkpoint_count or fit.checkpoint_count, victim, mark)
     if fit.event_key is not None:
         options["on_iteration"] = lambda event: replies.append(event.get(fit.event_key))
     model = fitted(name, comm, **options)
@@ -209,8 +209,8 @@ def test_a_fit_continues_when_a_worker_dies(tmp_path, undisturbed, surviving, na
     if job.workers < 3:
         job.resize(3)
     with pytest.warns(RuntimeWarning, match=rf"rank {victim} on .*restarts"):
-        found, received, resumed_from, struck = job.run(fit_and_strike, name, victim, tmp_path / "mark")[0]
-    assert job.workers == (2 if policy == "shrink" else 3) and struck
+        found, received, resumed_from, was_killed = job.run(fit_and_kill_rank, name, victim, tmp_path / "mark")[0]
+    assert job.workers == (2 if policy == "shrink" else 3) and was_killed
     expected = getattr(undisturbed(name), fit.result)
     if fit.exact or policy == "respawn":
         assert np.array_equal(found, expected)
@@ -218,18 +218,22 @@ def test_a_fit_continues_when_a_worker_dies(tmp_path, undisturbed, surviving, na
         # Other numbers of workers sum in another order.
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
     # If a rank is killed while others store a checkpoint, they have the previous one.
-    assert resumed_from >= max(fit.struck - 1, 1)
+    assert resumed_from >= max(fit.checkpoint_count - 1, 1)
     if fit.event_key is not None:
         # Only the current iteration is repeated.
         assert next(each for each in received if each is not None) == resumed_from + 1
 
 
-@pytest.mark.parametrize(("name", "struck"), [("kmeans", 2), *exhaustively(("pagerank", 2), ("logistic", 1))])
-def test_with_every_2_memory_has_the_state_after_each_second_iteration(tmp_path, undisturbed, surviving, name, struck):
+@pytest.mark.parametrize(("name", "checkpoint_count"), [("kmeans", 2), *exhaustively(("pagerank", 2), ("logistic", 1))])
+def test_with_every_2_memory_has_the_state_after_each_second_iteration(
+    tmp_path, undisturbed, surviving, name, checkpoint_count
+):
     job = surviving["respawn"]
     with pytest.warns(RuntimeWarning, match=r"rank 1 on .*restarts"):
-        found, _, resumed_from, has_struck = job.run(fit_and_strike, name, 1, tmp_path / "mark", struck, every=2)[0]
-    assert has_struck and resumed_from in (2, 2 * struck)
+        found, _, resumed_from, was_killed = job.run(
+            fit_and_kill_rank, name, 1, tmp_path / "mark", checkpoint_count, every=2
+        )[0]
+    assert was_killed and resumed_from in (2, 2 * checkpoint_count)
     assert np.array_equal(found, getattr(undisturbed(name), FITS[name].result))
 
 
@@ -239,7 +243,7 @@ def test_each_fit_of_a_program_resumes_from_its_own_state(tmp_path, world, survi
         models = []
         for number, each in enumerate(rows):
             if number == 1:
-                strike_after(comm, 2, 1, tmp_path / "mark")
+                kill_after(comm, 2, 1, tmp_path / "mark")
             models.append(rp.KMeans(20, random_state=0, tol=0.0).fit(each, comm=comm))
         return [(model.inertia_, model.resumed_from_) for model in models]
 
@@ -252,22 +256,24 @@ def test_each_fit_of_a_program_resumes_from_its_own_state(tmp_path, world, survi
     assert [first, second] == pytest.approx(expected, rel=1e-9) and resumed_from >= 1
 
 
-def with_a_strike(mark, program, comm, *arguments):
+def run_and_kill_rank(mark, program, comm, *arguments):
     """Run the program of a fit, and kill a worker during it."""
-    strike_after(comm, 3, 2, mark)
+    kill_after(comm, 3, 2, mark)
     return program(comm, *arguments)
 
 
 def test_a_fit_that_launches_its_workers_continues_on_the_survivors(tmp_path):
-    class Struck(rp.KMeans):
+    class InterruptedKMeans(rp.KMeans):
         def _run_fit(self, program, *arguments, **options):
-            return super()._run_fit(functools.partial(with_a_strike, tmp_path / "mark", program), *arguments, **options)
+            return super()._run_fit(
+                functools.partial(run_and_kill_rank, tmp_path / "mark", program), *arguments, **options
+            )
 
     rows = np.random.default_rng(0).normal(size=(3000, 16))
     parameters = {"n_clusters": 30, "random_state": 0, "max_iter": 30, "tol": 0.0, "threads": 1}
     whole = rp.KMeans(**parameters).fit(rows)
     with pytest.warns(RuntimeWarning, match="restarts on 2 ranks"):
-        model = Struck(**parameters, workers=3, on_failure="shrink").fit(rows)
+        model = InterruptedKMeans(**parameters, workers=3, on_failure="shrink").fit(rows)
     assert model.resumed_from_ >= 2 and len(model.report_.hosts) == 2
     np.testing.assert_allclose(model.cluster_centers_, whole.cluster_centers_, rtol=1e-9)
     assert np.array_equal(model.labels_, whole.labels_)

@@ -131,9 +131,11 @@ def calls_equal_numpy(comm, combines, dtypes):
             here = comm.regroup(table)
             assert_tables_equal(here, {n: each for n, each in everything.items() if n % p == comm.rank})
             assert_tables_equal(comm.regroup(table, partitioner=hash), dict(here))
-            to_last, told = keyed.regroup(comm, table, partitioner=lambda ids: np.full(len(ids), comm.world_size - 1))
+            to_last, statistics = keyed.regroup(
+                comm, table, partitioner=lambda ids: np.full(len(ids), comm.world_size - 1)
+            )
             assert_tables_equal(to_last, everything if comm.rank == p - 1 else {})
-            assert told["keys"] == len(to_last) and told["rows_in"] == len(table)
+            assert statistics["keys"] == len(to_last) and statistics["rows_in"] == len(table)
             assert_tables_equal(comm.regroup_async(table).wait(), dict(here))
             assert_tables_equal(table, before)
 

@@ -169,9 +169,9 @@ def test_an_invalid_setting_of_encryption_is_reported(monkeypatch):
         rp.launch(workers=1, tls="yes")
 
 
-MARK = b"nobody on the way reads this"
+MARK = b"no observer of the network reads this"
 # Plain-text markers of rendezvous, authentication, links and control connections.
-PLAIN = (MARK, b"RIPIENO\x01", b"identity", b"a failure with words")
+PLAIN = (MARK, b"RIPIENO\x01", b"identity", b"a failure with a text")
 
 SPEAK = f"""
 import numpy as np
@@ -183,7 +183,7 @@ assert comm.broadcast(mark if comm.rank == 0 else None).tobytes() == mark.tobyte
 assert comm.allgather({MARK!r}.decode()) == [{MARK!r}.decode()] * 2
 comm.barrier()
 if comm.rank == 1:
-    raise ValueError("a failure with words")
+    raise ValueError("a failure with a text")
 comm.barrier()
 """
 

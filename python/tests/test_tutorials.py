@@ -1,4 +1,4 @@
-"""The tutorials run as printed: each cell of a notebook prints what the notebook shows."""
+"""The tutorials run as printed: each cell of a notebook prints the output that the notebook shows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ TUTORIALS = sorted((Path(__file__).resolve().parents[2] / "docs/tutorials").glob
 
 
 @pytest.mark.parametrize("notebook", TUTORIALS, ids=lambda path: path.stem)
-def test_every_cell_of_a_tutorial_prints_what_the_notebook_shows(notebook, tmp_path, monkeypatch, capsys):
+def test_every_cell_of_a_tutorial_prints_the_output_of_the_notebook(notebook, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    # Functions of this name are sent to workers by value, as from a notebook.
+    # Functions of the module __main__ are sent to workers by value, as from a notebook.
     names = {"__name__": "__main__"}
     cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
     for number, cell in enumerate(cells, 1):

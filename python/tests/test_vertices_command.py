@@ -34,8 +34,8 @@ def test_partitions_of_edges_are_input(edges, tmp_path, capsys):
     parts = rp.input.divide(edges, tmp_path / "parts", partitions=2)
     out = tmp_path / "components.csv"
     assert main(["components", str(edges)]) == main(["components", str(parts), "--out", str(out)]) == 0
-    told, of_parts = capsys.readouterr().out.splitlines()
-    assert told == of_parts and out.exists()
+    printed, of_parts = capsys.readouterr().out.splitlines()
+    assert printed == of_parts and out.exists()
 
 
 def test_distances_are_written_for_directed_or_undirected_edges(edges, tmp_path, capsys):

@@ -25,7 +25,7 @@ def rank():
         yield queries
 
 
-def test_a_question_of_an_earlier_program_has_no_answers(rank, monkeypatch):
+def test_answers_to_an_inquiry_of_an_earlier_program_are_ignored(rank, monkeypatch):
     monkeypatch.setattr(limits, "OTHER_REPORTS_S", 0.0)
     ranks = WaitingRanks()
     assert ranks.take(0, "query-address", rank.getsockname()) and ranks.take(0, "waits-long", None)

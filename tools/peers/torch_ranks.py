@@ -2,7 +2,7 @@
 
 A part is a backend, or a backend and a pattern of tests, such as "ripieno.test_all_reduce*". All parts have the same
 backend: "ripieno", or "gloo" for the comparison. Both run the tests that PyTorch has for Gloo. The outcomes are
-logged as `outcomes.run_all` describes. The ranks are forked from this process, because importing PyTorch anew for each
+logged as `outcomes.run_all` describes. The ranks are forked from this process, because importing PyTorch in each
 world would take most of the time.
 """
 

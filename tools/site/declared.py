@@ -12,7 +12,7 @@ import griffe
 
 
 class DeclaredParameters(griffe.Extension):
-    """Replaces documentation and constructors of estimators by those of the imported classes."""
+    """Replaces the documentation and constructor of each estimator by those that the imported class has."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Complete all estimators, and their base classes, in a package."""

@@ -97,9 +97,11 @@ pub fn column_sums<P: Point>(points: Matrix<P>, weights: Option<&[f64]>, sums: &
     greatest.into_iter().fold(0.0, f64::max)
 }
 
-/// Add the products of the entries of each row with each other to `sums`, columns × columns, where the columns are
-/// points followed by targets. Only the half on and above the diagonal is changed. `center` is subtracted from the rows
-/// first; products are multiplied by the weights. Products are computed in `T`.
+/// Add the scatter matrix of weighted, centered rows to `sums`, which has a row and a column for each column of points
+/// and then of targets.
+///
+/// `center` is subtracted from the rows. Only the entries on and above the diagonal are changed. Products are computed
+/// in `T`.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -153,9 +155,11 @@ pub fn add_products<T: Centroid, P: Point>(
     }
 }
 
-/// Add the gradients of the weighted squared errors, halved and negated, to `sums`, targets × columns of points: the
-/// sums of the weighted residuals times the centered points. `coef` has the weights of the columns of each target. All
-/// operations are in f64.
+/// Add the weighted residuals of each target times the centered points to `sums`, which has a row for each target and a
+/// column for each column of points.
+///
+/// This is the gradient of half the weighted squared errors, negated. `coef` has the weights of the columns for each
+/// target. All operations are in f64.
 ///
 /// # Panics
 /// If the shapes do not fit.

@@ -1,4 +1,4 @@
-//! The tests of this crate share a program, because each program links the crate anew.
+//! The tests of this crate share a program, because each program links the crate again.
 //! Cargo.toml lists the tests that need a program of their own.
 
 mod cells;

@@ -124,7 +124,7 @@ fn results_do_not_depend_on_threads_or_earlier_shapes() {
     }
 }
 
-/// Perform a pass over weighted rows that meet the groups of centroids one after the other, last group first. The
+/// Perform a pass that compares weighted rows with the groups of centroids one after the other, last group first. The
 /// centroids of a group are `g, g + groups, …`.
 fn pass_in_parts<P: Point>(
     points: Matrix<P>,

@@ -1,4 +1,4 @@
-//! All tests of this crate in one program, because each program links the crate anew.
+//! All tests of this crate in one program, because each program links the crate again.
 
 mod common;
 mod doorbell;

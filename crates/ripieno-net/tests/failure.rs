@@ -2,7 +2,7 @@
 //! in time.
 
 use crate::common::TIMEOUT;
-use crate::common::process::{RankProcess, Role, expect_verdict};
+use crate::common::process::{ChildOptions, RankProcess, expect_verdict};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn watch(ranks: &mut [RankProcess], command: impl Fn(usize) -> String) {
 fn a_killed_rank_is_named_to_all_idle_ranks() {
     for links in ["\"auto\"", "\"tcp\""] {
         for victim in 0..3 {
-            let mut ranks = Role { links, ..Role::new(3, "pipe") }.connect_all();
+            let mut ranks = ChildOptions { links, ..ChildOptions::new(3, "pipe") }.connect_all();
             let killed = ranks.remove(victim);
             watch(&mut ranks, |_| "watch".to_string());
             let since = Instant::now();
@@ -32,7 +32,7 @@ fn a_killed_rank_is_named_to_all_idle_ranks() {
 #[test]
 fn a_killed_rank_is_named_to_a_rank_that_is_parked_for_its_bytes() {
     for links in ["\"auto\"", "\"tcp\""] {
-        let mut ranks = Role { links, ..Role::new(3, "pipe") }.connect_all();
+        let mut ranks = ChildOptions { links, ..ChildOptions::new(3, "pipe") }.connect_all();
         let killed = ranks.pop().unwrap();
         // Rank 1 waits for the killed rank; rank 0 waits for rank 1 and is affected, too.
         watch(&mut ranks, |rank| format!("collect {}", rank + 1));
@@ -44,7 +44,7 @@ fn a_killed_rank_is_named_to_a_rank_that_is_parked_for_its_bytes() {
 
 #[test]
 fn a_rank_that_exits_without_leaving_has_failed() {
-    let mut ranks = Role::new(2, "pipe").connect_all();
+    let mut ranks = ChildOptions::new(2, "pipe").connect_all();
     let mut ended = ranks.pop().unwrap();
     watch(&mut ranks, |_| "watch".to_string());
     ended.send_line("exit");
@@ -54,7 +54,7 @@ fn a_rank_that_exits_without_leaving_has_failed() {
 #[test]
 fn a_stopped_rank_is_detected_by_its_silence() {
     for victim in [0, 2] {
-        let mut ranks = Role { heartbeat_ms: 1000, ..Role::new(3, "pipe") }.connect_all();
+        let mut ranks = ChildOptions { heartbeat_ms: 1000, ..ChildOptions::new(3, "pipe") }.connect_all();
         let stopped = ranks.remove(victim);
         watch(&mut ranks, |_| "watch".to_string());
         let since = Instant::now();
@@ -66,7 +66,7 @@ fn a_stopped_rank_is_detected_by_its_silence() {
 #[test]
 fn messages_sent_before_leaving_still_arrive() {
     for links in ["\"auto\"", "\"tcp\""] {
-        let mut ranks = Role { links, ..Role::new(3, "pipe") }.connect_all();
+        let mut ranks = ChildOptions { links, ..ChildOptions::new(3, "pipe") }.connect_all();
         let mut leaving_rank = ranks.pop().unwrap();
         leaving_rank.send_line("deliver 1");
         leaving_rank.close();
@@ -78,7 +78,7 @@ fn messages_sent_before_leaving_still_arrive() {
 
 #[test]
 fn remaining_ranks_are_monitored_after_rank_0_has_left() {
-    let mut ranks = Role::new(3, "pipe").connect_all();
+    let mut ranks = ChildOptions::new(3, "pipe").connect_all();
     ranks[0].send_line("close");
     let killed = ranks.pop().unwrap();
     let mut staying = ranks.pop().unwrap();
@@ -91,7 +91,7 @@ fn remaining_ranks_are_monitored_after_rank_0_has_left() {
 
 #[test]
 fn a_waiting_rank_learns_of_a_killed_rank_after_all_hubs_left() {
-    let mut ranks = Role { linger_ms: 10, ..Role::new(3, "pipe") }.connect_all();
+    let mut ranks = ChildOptions { linger_ms: 10, ..ChildOptions::new(3, "pipe") }.connect_all();
     ranks.remove(0).close();
     watch(&mut ranks[..1], |_| "collect 2".to_string());
     let killed = ranks.pop().unwrap();

@@ -1,7 +1,7 @@
 //! Tests of the rendezvous: rank processes connect through each kind of exchange, or get the reason why they cannot.
 
 use crate::common::TIMEOUT;
-use crate::common::process::{RankProcess, Role, expect_verdict, free_port};
+use crate::common::process::{ChildOptions, RankProcess, expect_verdict, free_port};
 use ripieno_net::exchange::TcpStore;
 use ripieno_net::{Config, Endpoint, NetError, Ports, Token};
 use rustix::process::Signal;
@@ -44,7 +44,7 @@ fn ranks_connect_by_every_supplier_and_leave() {
     for world_size in [1, 2, 3, 5] {
         let v6 = format!("tcp ::1 {}", free_port("::1"));
         for supplier in [tcp(), v6, directory.supplier(), "pipe".to_string()] {
-            Role::new(world_size, &supplier).connect_all().into_iter().rev().for_each(RankProcess::close);
+            ChildOptions::new(world_size, &supplier).connect_all().into_iter().rev().for_each(RankProcess::close);
         }
     }
     assert_eq!(entries(&directory.0), [""; 0], "nothing is left behind");
@@ -54,9 +54,9 @@ fn ranks_connect_by_every_supplier_and_leave() {
 fn a_rank_killed_before_it_connects_is_named_to_all() {
     let directory = Directory::new("killed");
     for supplier in [tcp(), directory.supplier()] {
-        let role = Role::new(3, &supplier);
-        let mut ranks = vec![role.start(0), role.start(1)];
-        let mut victim = Role { hangs_after_exchange: true, ..role }.start(2);
+        let options = ChildOptions::new(3, &supplier);
+        let mut ranks = vec![options.start(0), options.start(1)];
+        let mut victim = ChildOptions { hangs_after_exchange: true, ..options }.start(2);
         victim.expect("exchanged", TIMEOUT);
         let since = Instant::now();
         victim.signal(Signal::KILL);
@@ -67,8 +67,8 @@ fn a_rank_killed_before_it_connects_is_named_to_all() {
 #[test]
 fn a_rank_killed_in_the_exchange_is_named_to_all() {
     let directory = Directory::new("waiting");
-    let role = Role::new(4, &directory.supplier());
-    let mut ranks = vec![role.start(0), role.start(1), role.start(2)];
+    let options = ChildOptions::new(4, &directory.supplier());
+    let mut ranks = vec![options.start(0), options.start(1), options.start(2)];
     let has_joined = || {
         let folder = entries(&directory.0).pop().map(|folder| directory.0.join(folder));
         folder.is_some_and(|folder| (0..3).all(|rank| folder.join(format!("rank-{rank}")).exists()))
@@ -87,22 +87,22 @@ fn a_rank_killed_in_the_exchange_is_named_to_all() {
 #[test]
 fn a_job_killed_in_the_exchange_does_not_disturb_the_next_in_the_same_directory() {
     let directory = Directory::new("stale");
-    let role = Role::new(2, &directory.supplier());
-    let killed = role.start(0);
+    let options = ChildOptions::new(2, &directory.supplier());
+    let killed = options.start(0);
     let deadline = Instant::now() + TIMEOUT;
     while !entries(&directory.0).first().is_some_and(|folder| directory.0.join(folder).join("rank-0").exists()) {
         assert!(Instant::now() < deadline);
         std::thread::yield_now();
     }
     drop(killed);
-    role.connect_all().into_iter().rev().for_each(RankProcess::close);
+    options.connect_all().into_iter().rev().for_each(RankProcess::close);
     assert_eq!(entries(&directory.0), [""; 0]);
 }
 
 #[test]
 fn a_rank_with_another_token_is_reported_to_all() {
-    let role = Role::new(2, "pipe");
-    let mut ranks = vec![role.start(0), Role { token: "other".to_string(), ..role }.start(1)];
+    let options = ChildOptions::new(2, "pipe");
+    let mut ranks = vec![options.start(0), ChildOptions { token: "other".to_string(), ..options }.start(1)];
     crate::common::process::pass_addresses(&mut ranks);
     for rank in &mut ranks {
         let error = rank.expect("error", TIMEOUT);
@@ -112,9 +112,9 @@ fn a_rank_with_another_token_is_reported_to_all() {
 
 #[test]
 fn a_rank_with_another_token_cannot_join_a_store_but_is_reported() {
-    let role = Role { rendezvous_ms: 1500, ..Role::new(2, &tcp()) };
-    let mut correct_rank = role.start(0);
-    let error = Role { token: "other".to_string(), ..role }.start(1).expect("error", TIMEOUT);
+    let options = ChildOptions { rendezvous_ms: 1500, ..ChildOptions::new(2, &tcp()) };
+    let mut correct_rank = options.start(0);
+    let error = ChildOptions { token: "other".to_string(), ..options }.start(1).expect("error", TIMEOUT);
     assert!(error.contains("tokens differ"), "{error}");
     let error = correct_rank.expect("error", TIMEOUT);
     assert!(error.contains("rank 1") && error.contains("calls came with another token"), "{error}");
@@ -122,16 +122,16 @@ fn a_rank_with_another_token_cannot_join_a_store_but_is_reported() {
 
 #[test]
 fn a_wrong_world_size_and_a_duplicate_rank_are_reported_to_all() {
-    let role = Role::new(3, &tcp());
-    let other = Role { world_size: 4, ..role.clone() };
-    for mut ranks in [vec![role.start(0), role.start(1), other.start(2)]] {
+    let options = ChildOptions::new(3, &tcp());
+    let other = ChildOptions { world_size: 4, ..options.clone() };
+    for mut ranks in [vec![options.start(0), options.start(1), other.start(2)]] {
         for rank in &mut ranks {
             let error = rank.expect("error", TIMEOUT);
             assert!(error.contains("world sizes differ: "), "{error}");
         }
     }
-    let role = Role::new(3, &tcp());
-    for rank in &mut [role.start(0), role.start(1), role.start(1)] {
+    let options = ChildOptions::new(3, &tcp());
+    for rank in &mut [options.start(0), options.start(1), options.start(1)] {
         let error = rank.expect("error", TIMEOUT);
         assert!(error.contains("rank 1"), "{error}");
     }
@@ -141,8 +141,8 @@ fn a_wrong_world_size_and_a_duplicate_rank_are_reported_to_all() {
 fn a_rank_that_never_starts_is_named_when_time_is_over() {
     let directory = Directory::new("missing");
     for supplier in [tcp(), directory.supplier()] {
-        let role = Role { rendezvous_ms: 500, ..Role::new(3, &supplier) };
-        let mut ranks = [role.start(0), role.start(1)];
+        let options = ChildOptions { rendezvous_ms: 500, ..ChildOptions::new(3, &supplier) };
+        let mut ranks = [options.start(0), options.start(1)];
         let failures = ranks[0].expect("error", TIMEOUT);
         assert!(failures.contains("rank 2"), "{failures}");
     }

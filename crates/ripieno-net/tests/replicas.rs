@@ -1,7 +1,7 @@
 //! Worlds with replicas: ranks die or become silent, rank 0 included. The other ranks continue and get the losses,
 //! until a last replica dies.
 
-use crate::common::process::{RankProcess, Role, expect_verdict};
+use crate::common::process::{ChildOptions, RankProcess, expect_verdict};
 use crate::common::{TIMEOUT, under_load};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ fn lose_in_order(ranks: &mut Vec<RankProcess>, order: &[usize], signal: Signal) 
 fn killed_ranks_are_reported_until_the_last_replica_fails_the_job() {
     for links in ["\"auto\"", "\"tcp\""] {
         for (order, last) in [(vec![0, 1], 2), (vec![3, 2], 0), (vec![2], 0), (vec![1, 0], 3)] {
-            let mut ranks = Role { replicas: 2, links, ..Role::new(4, "pipe") }.connect_all();
+            let mut ranks = ChildOptions { replicas: 2, links, ..ChildOptions::new(4, "pipe") }.connect_all();
             lose_in_order(&mut ranks, &order, Signal::KILL);
             let at = ranks.iter().position(|other| other.rank == last).unwrap();
             let killed = ranks.remove(at);
@@ -53,7 +53,7 @@ fn killed_ranks_are_reported_until_the_last_replica_fails_the_job() {
 
 #[test]
 fn a_stopped_rank_is_detected_by_its_silence_also_after_rank_0() {
-    let mut ranks = Role { replicas: 2, heartbeat_ms: 1000, ..Role::new(4, "pipe") }.connect_all();
+    let mut ranks = ChildOptions { replicas: 2, heartbeat_ms: 1000, ..ChildOptions::new(4, "pipe") }.connect_all();
     let stopped = lose_in_order(&mut ranks, &[0, 3], Signal::STOP);
     assert_eq!(stopped.len(), 2);
 }
@@ -61,7 +61,7 @@ fn a_stopped_rank_is_detected_by_its_silence_also_after_rank_0() {
 #[test]
 fn live_ranks_leave_in_good_order() {
     for order in [vec![0], vec![2, 1]] {
-        let mut ranks = Role { replicas: 2, ..Role::new(4, "pipe") }.connect_all();
+        let mut ranks = ChildOptions { replicas: 2, ..ChildOptions::new(4, "pipe") }.connect_all();
         lose_in_order(&mut ranks, &order, Signal::KILL);
         ranks.iter_mut().for_each(|rank| rank.send_line("close"));
         for mut rank in ranks {

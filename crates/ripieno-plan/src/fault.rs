@@ -177,7 +177,8 @@ impl FaultKind {
             FaultKind::Overlapping => "copy through scratch memory".to_string(),
             FaultKind::NoSuchRow { .. } => "select rows within the span".to_string(),
             FaultKind::Deadlock { .. } => {
-                "let one of the waiting ranks send bytes that do not depend on what it still has to receive".to_string()
+                "let one of the waiting ranks send bytes that do not depend on bytes that it has yet to receive"
+                    .to_string()
             }
             FaultKind::MixedOperations { .. } => {
                 "combine the bytes of one result by one operation, and fill with its identity".to_string()

@@ -17,7 +17,7 @@ use std::ffi::{OsString, c_int};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Memory for the values of this process, and the directory to which it moves values above its bound.
+/// Memory for the values of this process, and the directory to which it moves values above its limit.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct ValueMemory {
     inner: links::ValueMemory,
@@ -25,18 +25,18 @@ pub struct ValueMemory {
 
 #[pymethods]
 impl ValueMemory {
-    /// Create the memory. The default bound is half of the free memory, at most `most_bytes`.
+    /// Create the memory. The default limit is half of the free memory, at most `most_bytes`.
     #[new]
     fn new(limit_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) -> ValueMemory {
         ValueMemory { inner: links::ValueMemory::new(limit(limit_bytes, most_bytes), directory) }
     }
 
-    /// Change the bound.
+    /// Change the limit.
     fn set_bound(&self, limit_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) {
         self.inner.set_limit(limit(limit_bytes, most_bytes), directory);
     }
 
-    /// Return the bound and the memory held, in bytes; the number and bytes of the values moved to disk; the directory;
+    /// Return the limit and the memory in use, in bytes; the number and bytes of the values moved to disk; the directory;
     /// and the error of the last failed move, if any.
     fn tally(&self) -> (usize, usize, u64, u64, OsString, Option<String>) {
         let stats = self.inner.stats();

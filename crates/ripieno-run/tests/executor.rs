@@ -215,7 +215,7 @@ fn a_rank_of_a_failed_job_neither_sends_nor_continues() {
     let result = Executor::default().run(&mut worlds[0], 4, &prepared, &mut [BufferMemory::Write(&mut [0; 16])]);
     assert_eq!(result, Err(RunError::Failed(failure)));
     let link = worlds[1].link(LinkId::collectives(0)).unwrap().unwrap();
-    assert_eq!(link.peek(1).unwrap(), [], "bytes of a call that fails would be taken for those of an earlier one");
+    assert_eq!(link.peek(1).unwrap(), [], "bytes of a failed call would count as bytes of an earlier call");
 }
 
 #[test]

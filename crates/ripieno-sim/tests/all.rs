@@ -1,4 +1,4 @@
-//! All tests of this crate in one program, because each program links the crate anew. Cargo.toml lists the tests with a
+//! All tests of this crate in one program, because each program links the crate again. Cargo.toml lists the tests with a
 //! program of their own.
 
 mod clusters;

@@ -60,7 +60,7 @@ impl Communicator {
 fn started_with(replicas: Replicas, count: usize) -> String {
     match replicas.count() {
         1 => format!(
-            "1, because this world was started without replicas; to have them start it with \
+            "1, because this world was started without replicas; to use replicas, start it with \
              ripieno run --replicas {count}, ripieno.launch(replicas={count}) or, under another launcher, \
              RIPIENO_REPLICAS={count} in the environment of every rank"
         ),

@@ -75,14 +75,14 @@ class ResultFolder:
     @property
     def algorithm(self) -> str:
         """Return the name of the command."""
-        return self.fact("algorithm", str)
+        return self.entry("algorithm", str)
 
     @property
     def column_count(self) -> int:
         """Return the number of columns that the model was fitted on."""
-        return self.fact("column_count", int)
+        return self.entry("column_count", int)
 
-    def fact(self, name: str, *kinds: type[Value]) -> Value:
+    def entry(self, name: str, *kinds: type[Value]) -> Value:
         """Return an entry of model.json.
 
         Raises
@@ -194,7 +194,7 @@ class SavedEstimator(BaseEstimator):
             "ripieno_version": __version__,
             "parameters": {name: value for name, value in parameters.items() if _is_plain(value)},
             "column_names": list(getattr(self, "feature_names_in_", [])) or None,
-            **self._saved_facts(),
+            **self._saved_entries(),
         }
         write_result(folder, self._saved_arrays(), description, replaceable=names)
 
@@ -225,7 +225,7 @@ class SavedEstimator(BaseEstimator):
                 f"{result.path} holds a result of {_named(result.algorithm)}: {cls.__name__} reads results of "
                 f"{_named(cls._command)}"
             )
-        parameters, known = result.fact("parameters", dict), parameters_of(cls)
+        parameters, known = result.entry("parameters", dict), parameters_of(cls)
         model = cls(
             **{
                 # JSON has lists only.
@@ -246,13 +246,13 @@ class SavedEstimator(BaseEstimator):
         entries = self._entries()
         return {name: value for name, value in entries.items() if isinstance(value, np.ndarray)}
 
-    def _saved_facts(self) -> dict[str, Any]:
+    def _saved_entries(self) -> dict[str, Any]:
         """Return the fitted numbers and strings, the number of columns, and the shapes of the arrays, by name."""
         entries = self._entries()
-        facts = {name: value for name, value in entries.items() if not isinstance(value, np.ndarray)}
+        others = {name: value for name, value in entries.items() if not isinstance(value, np.ndarray)}
         columns = {"column_count": self.n_features_in_} if hasattr(self, "n_features_in_") else {}
         shapes = {name: value.shape for name, value in entries.items() if isinstance(value, np.ndarray)}
-        return {**columns, **facts, "arrays": shapes}
+        return {**columns, **others, "arrays": shapes}
 
     def _entries(self) -> dict[str, Any]:
         annotations = _annotations(type(self))
@@ -266,7 +266,7 @@ class SavedEstimator(BaseEstimator):
 
     def _restore(self, result: ResultFolder) -> None:
         """Set the fitted attributes from the contents of the folder."""
-        shapes = result.fact("arrays", dict)
+        shapes = result.entry("arrays", dict)
         annotations = _annotations(type(self))
         for name in (*_results(type(self)), *self._private_results):
             entry = _entry_name(name)
@@ -276,7 +276,7 @@ class SavedEstimator(BaseEstimator):
                     raise InputError(f"{result.path}/model.json: shape of {entry!r} is {shape!r}, expected a list")
                 setattr(self, name, result.array(entry, *shape, is_finite=name not in self._unbounded_results))
             elif entry in result.description:
-                setattr(self, name, result.fact(entry, *_kinds(annotations[name])))
+                setattr(self, name, result.entry(entry, *_kinds(annotations[name])))
             elif name not in self._optional_results:
                 raise InputError(f"{result.path}/model.json has no {entry!r}")
         if "n_features_in_" in annotations:

@@ -85,7 +85,7 @@ def cells(
 ) -> Iterator[Cell]:
     """Time all algorithms, after trials of the given duration. All ranks get the same seconds.
 
-    Times of the trials are not reused: all seconds are measured anew.
+    Times of the trials are not reused: all algorithms are measured again.
     """
     defaults = {
         (collective, size): _native.choice(world.comm._native, collective, size)
@@ -128,12 +128,12 @@ def _cell(world: NativeWorld, collective: str, size_bytes: int, default: str, gi
     apart = collective in timing.ROOTED or size_bytes >= timing.SEPARATE_BYTES
     found: dict[str, list[float]] = {each[0]: [] for each in classes if each[0] not in given_up}
     for _ in range(ROUND_COUNT):
-        least = min((statistics.median(some) for some in found.values() if some), default=float("inf"))
-        for name, some in found.items():
-            if some and (statistics.median(some) > DISCARD_RATIO * least or least > LONG_S):
+        least = min((statistics.median(samples) for samples in found.values() if samples), default=float("inf"))
+        for name, samples in found.items():
+            if samples and (statistics.median(samples) > DISCARD_RATIO * least or least > LONG_S):
                 continue
-            some.append(statistics.median(world.timed(collective, vectors, name, BUDGET_S, apart=apart)))
-    seconds = {name: statistics.median(some) for name, some in found.items()}
+            samples.append(statistics.median(world.timed(collective, vectors, name, BUDGET_S, apart=apart)))
+    seconds = {name: statistics.median(samples) for name, samples in found.items()}
     return Cell(collective, world.world_size, size_bytes, default, chosen, seconds, stands_for)
 
 

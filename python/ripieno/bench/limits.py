@@ -49,7 +49,7 @@ class MachineLimit:
     """
 
     world_size: int
-    text: str = "a line changes cores; the cores share what must be added and copied"
+    text: str = "one cache line moves between cores, and all cores add and copy the minimum of bytes"
     _lines_s: list[float] = field(default_factory=list)
     _pass_s: dict[int, tuple[float, float]] = field(default_factory=dict)
 

@@ -185,13 +185,13 @@ def twister_figure_6_lab() -> Reproduction:
         "Twister, figure 6: a chain in the order of racks against a random order",
         Kind.MEASURED,
         "x",
-        (machine_input(f"{query}, as many hosts in each rack, median of {query.repetitions}"),),
+        (machine_input(f"{query}, the same number of hosts in each rack, median of {query.repetitions}"),),
         rows,
         (
             Claim(
                 "The random order takes 5 times as long.",
                 f"{rows[1].value:.1f} times, with uplinks of one host's rate. The factor depends on the uplinks; "
-                "twister-figure-6 has the paper's.",
+                "twister-figure-6 uses the uplinks of the paper.",
             ),
         ),
     )
@@ -215,7 +215,7 @@ def kylix_figure_2() -> Reproduction:
         (
             Claim(
                 "Small packets waste throughput: 0.4 MB reach 30 % of it at 10 Gbit/s; 5 MB suffice.",
-                f"Small packets do: {rows[0].of} reach {rows[0].value:.0%}, because a message costs "
+                f"Small packets do: {rows[0].label} reach {rows[0].value:.0%}, because a message costs "
                 f"{1e6 * found['alpha_s']:.0f} µs. {bytes_text(found['efficient_bytes'])} suffice for 80 %.",
             ),
         ),
@@ -245,7 +245,7 @@ def kylix_figure_6_lab() -> Reproduction:
             f"{features:,} features: the links alone need this share of the time: {shares}. A message costs "
             f"{1e6 * found['alpha_s']:.0f} µs."
         )
-    factors = [row.value for row in rows if "times" in row.of]
+    factors = [row.value for row in rows if "times" in row.label]
     return Reproduction(
         "kylix-figure-6-lab",
         "Kylix, figure 6: a reduction by direct, designed and binary networks",

@@ -86,7 +86,7 @@ class StrategiesQuery:
     record
         Whether to record sender and time of each block.
     racks
-        Number of racks with equally many hosts.
+        Number of racks of equal size.
     uplink
         Rate of a rack's uplink; by default the sum of its hosts' rates.
     random_order
@@ -116,7 +116,7 @@ class StrategiesQuery:
     def __post_init__(self) -> None:
         check_sizes((), [self.size_bytes], self.hosts)
         if self.hosts % self.racks:
-            raise InputError(f"hosts={self.hosts}, racks={self.racks}: expected as many hosts in each rack")
+            raise InputError(f"hosts={self.hosts}, racks={self.racks}: expected the same number of hosts in each rack")
         if self.random_order and self.racks == 1:
             raise InputError("random_order=True: expected racks=, several")
         if self.kill is not None and not 1 <= self.kill[0] < self.hosts:

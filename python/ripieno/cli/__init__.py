@@ -68,7 +68,10 @@ COMMANDS = {
     "predict": ("predict:predict_command", "Apply a fitted model to new rows."),
     "report": ("report:report_command", "Compare results of several runs."),
     "ridge": ("ridge:ridge_command", "Fit a linear regression of a column of files."),
-    "reproduce": ("reproduce:reproduce_command", "Simulate figures of papers, beside the printed values."),
+    "reproduce": (
+        "reproduce:reproduce_command",
+        "Simulate figures of papers, and compare them with the printed values.",
+    ),
     "run": ("run:run_command", "Run a script as several ranks on this machine."),
     "shortest-paths": ("vertices:shortest_paths_command", "Find weighted shortest paths from a vertex."),
     "simulate": ("simulate:simulate_command", "Simulate a collective on a modeled cluster."),

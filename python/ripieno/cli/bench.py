@@ -160,8 +160,8 @@ def model_command(
     """Compare the times of collectives on emulated hosts with the times that the simulator predicts.
 
     The simulator uses the rates, packets and headers of the emulated network links, and no measurements. The exit code
-    is 1 if a case deviates by more than 10 %, or half of them by more than 4 %. The requirements are those of `ripieno
-    lab`, including root. All cases take about five minutes.
+    is 1 if a case deviates by more than 10 %, or half of them by more than 4 %. The command has the requirements of
+    `ripieno lab`, including root. All cases take about five minutes.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ _OPTIONS = (
         default="1",
         show_default=True,
         metavar="COUNT|FILE",
-        help="Number of racks with equally many nodes, or a file of racks (racks.toml).",
+        help="Number of racks of equal size, or a file of racks (racks.toml).",
     ),
     click.option("--rate", default="10gbit", show_default=True, metavar="RATE", help="Link rate of a node."),
     click.option("--uplink", metavar="RATE", help="Uplink rate of a rack. Default: unlimited."),
@@ -172,7 +172,7 @@ def costs_of(costs_file: Path | None, **_: Any) -> str:
     """Return the source of the link costs as text."""
     from ripieno.simulation import link_costs
 
-    return "as given" if costs_file is None else f"{link_costs.read(costs_file).source}, unless given"
+    return "as given" if costs_file is None else f"{link_costs.read(costs_file).source}, where no option sets them"
 
 
 def _is_given(option: str) -> bool:
@@ -184,7 +184,7 @@ def _places(nodes: int | None, ranks: int | None, racks: str, in_file: list[int]
     assert nodes is not None
     ranks = nodes if ranks is None else ranks
     if ranks % nodes:
-        raise InputError(f"ranks={ranks}: expected as many on each of {nodes} nodes")
+        raise InputError(f"ranks={ranks}: expected the same number on each of {nodes} nodes")
     return {"nodes": nodes, "racks": int(racks) if in_file is None else in_file, "ranks_per_node": ranks // nodes}
 
 

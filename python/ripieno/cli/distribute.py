@@ -212,10 +212,10 @@ def _to_hosts(request: _DistributeRequest, hosts: Sequence[str], ssh: str, pytho
     request = replace(request, out=os.path.abspath(request.out) + "/" * request.out.endswith("/"))
     answers = remote.unusable_hosts(hosts, ssh, python)
     missed = [HostFile(NO_RANK, host, request.out, "failed", 0, 0, 0, 0.0, why) for host, why in answers.items() if why]
-    there = [host for host, why in answers.items() if not why]
-    if not there:
+    usable = [host for host, why in answers.items() if not why]
+    if not usable:
         raise InputError("\n".join(["no host answers", *(f"{row.host}: {row.error}" for row in missed)]))
-    with remote.ranks_on(there, request.words(), shell=ssh, python=python, address=address):
+    with remote.ranks_on(usable, request.words(), shell=ssh, python=python, address=address):
         return _distribute(request, init(), missed)
 
 
@@ -278,15 +278,15 @@ def _table(rows: list[HostFile]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", caption=_summary(rows), caption_justify="left")
-    for name in ("rank", "host", "file", "state", "here", "rate"):
+    for name in ("rank", "host", "file", "state", "arrived", "rate"):
         table.add_column(name)
     for row in [row for row in rows if not row.is_whole][:SHOWN_MAX]:
-        here = f"{100 * _here_bytes(row) / max(1, row.size_bytes):.0f} %"
-        table.add_row(str(row.rank), row.host, os.path.basename(row.path), row.state, here, _rate(row))
+        arrived = f"{100 * _present_bytes(row) / max(1, row.size_bytes):.0f} %"
+        table.add_row(str(row.rank), row.host, os.path.basename(row.path), row.state, arrived, _rate(row))
     return table
 
 
-def _here_bytes(row: HostFile) -> int:
+def _present_bytes(row: HostFile) -> int:
     return min(row.size_bytes, row.found_bytes + row.fetched_bytes) if not row.is_whole else row.size_bytes
 
 
@@ -298,7 +298,7 @@ def _summary(rows: list[HostFile]) -> str:
     whole = sum(row.is_whole for row in rows)
     fetched = sum(row.fetched_bytes for row in rows)
     longest = max((row.seconds for row in rows), default=0.0)
-    rate = f", {bytes_text(fetched / longest)}/s in all" if fetched and longest else ""
+    rate = f", {bytes_text(fetched / longest)}/s in total" if fetched and longest else ""
     return f"{whole} of {len(rows)} are complete, {bytes_text(fetched)} fetched{rate}"
 
 

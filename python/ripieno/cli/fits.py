@@ -156,7 +156,7 @@ class FitRun:
             "inputs": list(inputs),
             "column_names": list(getattr(model, "feature_names_in_", [])) or None,
             **of_report(report),
-            **model._saved_facts(),
+            **model._saved_entries(),
             **facts,
             **_times(report, self.step),
         }

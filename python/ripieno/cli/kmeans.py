@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     "--patches",
     type=LocalPath(),
     help="Patches of the rows, for the report: a table with columns picture, row, col. Default: the "
-    ".patches.csv beside each input.",
+    ".patches.csv next to each input.",
 )
 @click.option("--photos", type=LocalPath(), help="Folder of the pictures with the patches.")
 def kmeans_command(
@@ -142,7 +142,7 @@ def _description(model: KMeans, names: Sequence[str]) -> dict[str, Any]:
         "inputs": list(names),
         "column_names": list(getattr(model, "feature_names_in_", [])) or None,
         **of_report(model.report_),
-        **model._saved_facts(),
+        **model._saved_entries(),
         **_times(model.report_),
     }
 

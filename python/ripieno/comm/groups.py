@@ -206,8 +206,8 @@ class SplitCalls(CallBase):
         Notes
         -----
         It costs an allgather and a barrier; after a failure, the survivors connect first, as in `shrink`. This
-        communicator stays as it is: if a rank has failed, its other calls raise `RankFailed` until `shrink`. The
-        semantics are those of MPIX_Comm_agree in ULFM, but it acknowledges no failures: `shrink` reports the survivors.
+        communicator stays as it is: if a rank has failed, its other calls raise `RankFailed` until `shrink`. It
+        has the semantics of MPIX_Comm_agree in ULFM, but it acknowledges no failures: `shrink` reports the survivors.
 
         Examples
         --------

@@ -107,10 +107,8 @@ class KeyedData(CallBase):
             The combination of the rows of a key; by default "sum", or the operation of the table. "concat" keeps all
             rows side by side. A function takes two blocks of rows, of shape (m,) or (m, width), and returns a block of
             the same shape and dtype, as NumPy's ufuncs do. It must be associative. Sums and products of float32 and
-            shorter floats are computed in float64 and rounded once, at the end. So partial sums travel as float64: a
-            row of an int64 key and a float32 has 16 bytes instead of 12. If two ranks rounded their sums of 50 values
-            from 0 to 1 to float32 before, 24 % of the totals would differ in the last bit; with values from -1 to 1, 38
-            %, by up to 2,880 units in the last place.
+            shorter floats are computed in float64 and rounded once, at the end. So partial sums are sent as float64: a
+            row of an int64 key and a float32 has 16 bytes instead of 12.
         partitioner : {"hash", "balanced"} or callable, optional
             The owner of each key. "hash", the default, uses a hash that is the same on every machine. "balanced", the
             default of "concat", assigns ranges of hashes so that ranks get about equal amounts. A function takes an

@@ -320,7 +320,7 @@ def describe(error: BaseException) -> tuple[str, str]:
 
 
 def _chained(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception, the exceptions that it was raised from or during, and those of a group."""
+    """Yield an exception, the exceptions that it was raised from or during, and the exceptions of a group."""
     seen: set[int] = set()
     found = [error]
     while found:

@@ -401,7 +401,7 @@ def _is_loop(path: PathLike) -> bool:
 def _walk(
     listed: Callable[[str], list[tuple[str, bool]]], folder: str, kinds: Collection[str] | None, keys: Keys = ()
 ) -> Iterator[tuple[str, Keys]]:
-    """Yield the files of a folder, then those of its folders, each sorted by name.
+    """Yield the files of a folder, then the files of its subfolders, both sorted by name.
 
     Raises
     ------

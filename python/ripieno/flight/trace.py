@@ -143,7 +143,7 @@ class _Tracks:
 
     def names(self) -> Iterator[Event]:
         for level in range(max(1, len(self._free_at_us))):
-            more = f", in flight beside {level}" if level else ""
+            more = f", concurrent calls {level}" if level else ""
             yield _name("thread_name", self._pid, self._tid(level), f"rank {self._rank}{more}")
             yield {
                 "ph": "M",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Aggregators:
-    """Named numbers or arrays that combine the contributions of all ranks, starting anew in every superstep.
+    """Named numbers or arrays that combine the contributions of all ranks, and are reset in every superstep.
 
     Parameters
     ----------

@@ -235,7 +235,7 @@ class Graph:
         weighted = comm.allreduce(weights is not None and len(edges) > 0, op="or")
         with agreement(comm):
             if weighted and weights is None and len(edges):
-                raise InputError(f"edges of rank {comm.rank} have no weights, those of others have some")
+                raise InputError(f"edges of rank {comm.rank} have no weights, but edges of other ranks have weights")
             once = _duplicates(duplicates, weighted, False) == "once"
         weights = None if not weighted else edges.weights if len(edges) else np.empty(0)
         edges = Edges(edges.sources, edges.targets, weights, lone)

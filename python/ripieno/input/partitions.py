@@ -59,7 +59,7 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
         raise InputError(f"{path} is not a partition file: expected JSON that says kind = {_KIND!r}")
     if content.get("version") != VERSION:
         raise InputError(
-            f"{path} is a partition file of version {content.get('version')}, expected {VERSION}: divide the files anew"
+            f"{path} is a partition file of version {content.get('version')}, expected {VERSION}: divide them again"
         )
     try:
         formats = [_format(entry) for entry in content["formats"]]

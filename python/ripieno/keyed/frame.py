@@ -111,7 +111,7 @@ class KeyedFrame:
         return self.of_table(self.aggregation(aggregations).result(), self.keys)
 
     def aggregation(self, aggregations: Mapping[str, Any], *, threads: int = 1, world_size: int = 1) -> Aggregation:
-        """Return the aggregation of these rows, to be combined with those of other ranks."""
+        """Return the aggregation of these rows, to be combined with the aggregations of other ranks."""
         aggregation = Aggregation(self.keys, aggregations, self._table.schema, threads=threads, world_size=world_size)
         aggregation.add(self._table)
         return aggregation

@@ -44,7 +44,7 @@ class Lab:
 
     Attributes
     ----------
-    hosts : tuple of Host
+    hosts : tuple of LabHost
         All hosts, rack by rack.
 
     Raises

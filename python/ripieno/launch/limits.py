@@ -49,7 +49,7 @@ SHUTDOWN_S = 5.0
 # Tasks of an engine that have not exited by themselves after this long are interrupted or cancelled, and killed after
 # as long again.
 LEAVE_S = 2.0
-# If another thread's program is aborted, that thread has this long to end the workers, also those of an engine.
+# If another thread's program is aborted, that thread has this long to end the workers, also workers of an engine.
 CLOSING_S = 20.0
 # Timeout within a message between a launcher and a rank of the same machine.
 MESSAGE_S = 60.0

@@ -16,7 +16,7 @@ from ripieno.lightgbm.exchange import LEARNERS, network
 with needs("lightgbm"):
     import lightgbm
 
-#: Parameters of these estimators in addition to those of LightGBM.
+#: Parameters of these estimators that LightGBM does not have.
 _OWN = ("workers", "engine", "threads", "tree_learner")
 #: Arguments of `fit` with one value per row.
 _PER_ROW = ("sample_weight", "init_score")

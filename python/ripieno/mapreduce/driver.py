@@ -52,8 +52,8 @@ class MapReduce(StepProgress):
     map : callable
         ``map(partition, value)`` of each map task receives its partition and the last broadcast value (None before the
         first). Their arrays are read-only. It returns `KeyValues` or ``(keys, values)``; or a `Table` or a dict of ids
-        to arrays; or None. Lists of other keys than integers and strings, or of other values than numbers and rows of
-        them, such as tuples, floats, strings and lists of any length, are `ObjectPairs`.
+        to arrays; or None. Keys are integers or strings, and values are numbers or rows of numbers. Lists of any other
+        keys or values, such as tuples, become `ObjectPairs`.
     combine : str or callable, default="sum"
         How to combine rows of equal keys, or arrays of equal ids, as for `Communicator.regroup`: "sum", "prod", "min",
         "max", "and", "or", "xor", a function of two blocks of rows, or "concat", which keeps all rows. Objects are
@@ -72,7 +72,7 @@ class MapReduce(StepProgress):
         ``on_failure="shrink"`` or "respawn", here or of `job`, the driver keeps the input and the broadcast value. If
         workers are lost, the survivors or replacements load the input again, and the step is repeated.
     threads : int, default=1
-        Map tasks that a worker runs at the same time. With more than one, `map` must be thread-safe.
+        Number of map tasks that a worker runs at the same time. With more than one, `map` must be thread-safe.
     name : str
         Name of the job. A restarted job with the same name resumes from its checkpoint if its functions are the same:
         their code, default arguments, closures, and arguments of a `functools.partial`. The input, broadcast values,
@@ -86,7 +86,8 @@ class MapReduce(StepProgress):
     every : int, default=1
         Number of iterations between checkpoints.
     keep : int, default=2
-        Number of checkpoints to keep. If the last one is torn, the job resumes from the one before, with a warning.
+        Number of checkpoints to keep. If the last one is incomplete, the job resumes from the previous
+        one, with a warning.
     stealing : bool, default=True
         Whether ranks without further tasks run tasks of slower ranks, if they have the partition: an object of the
         list, or a split with a file on their host. The result has the same bits. Choose False if `map` keeps a state of
@@ -96,7 +97,7 @@ class MapReduce(StepProgress):
     local_reduction : bool, default=True
         Whether the rows of all tasks of a rank are combined before they are sent. Tables always are.
     memory_limit, spill_directory : int and path, optional
-        Bytes of its tasks' rows that a rank may hold in memory, and the folder for the rest, as for
+        Maximum bytes of rows that a rank holds in memory, and the folder for further rows, as for
         `Communicator.regroup`. Tables have no limit: they are combined on arrival and stay in memory.
     job : Job, optional
         Existing workers. They continue to run when this job is closed.

@@ -167,7 +167,7 @@ def run(
         Number of tasks that run at the same time.
     """
     messages, paces, lock = _Messages(comm), Pace(), threading.Lock()
-    server = _PartitionServer(comm, claims, messages) if comm.rank == 0 else None
+    server = _TaskServer(comm, claims, messages) if comm.rank == 0 else None
     moved: dict[int, int] = {}
 
     def granted() -> Iterator[int]:
@@ -211,7 +211,7 @@ def run(
     return len(moved)
 
 
-class _PartitionServer:
+class _TaskServer:
     """The thread of rank 0 that answers requests until it has reported to each other rank that no task is left."""
 
     def __init__(self, comm: Communicator, claims: Claims, messages: _Messages) -> None:

@@ -187,7 +187,9 @@ class MpiBufferCalls(MpiRank):
         given = elements.read() if is_in_place(sendbuf) else outgoing(sendbuf, into.call)
         _check_type(elements, given)
         if len(counts) != self.size or given.size != sum(counts):
-            raise InputError(f"{into.call}: {given.size} elements: expected those of {self.size} ranks, {counts}")
+            raise InputError(
+                f"{into.call}: {given.size} elements: expected {sum(counts)}, the sum of {counts} for {self.size} ranks"
+            )
         is_whole = not is_in_place(sendbuf) and elements.size == counts[self.rank]
         given, combine = _combined(given, op)
         if given.ndim == 2:
@@ -214,7 +216,7 @@ def _both(sendbuf: Any, recvbuf: Any, call: str) -> tuple[Elements, NDArray[Any]
     given = into.read() if is_in_place(sendbuf) else outgoing(sendbuf, call)
     _check_type(into, given)
     if given.size != into.size:
-        raise InputError(f"{call}: {given.size} elements to send and {into.size} to receive: expected as many")
+        raise InputError(f"{call}: {given.size} elements to send and {into.size} to receive: expected equal numbers")
     return into, given
 
 

@@ -177,7 +177,7 @@ class Datatype:
         if not len(blocklengths) == len(displacements) == len(datatypes):
             raise InputError(
                 f"Create_struct: {len(blocklengths)} blocklengths, {len(displacements)} displacements and "
-                f"{len(datatypes)} datatypes: expected as many of each"
+                f"{len(datatypes)} datatypes: expected equal numbers"
             )
         blocks = zip(datatypes, displacements, blocklengths, strict=True)
         layout = joined(each._blocks([start], [length]) for each, start, length in blocks)
@@ -364,7 +364,7 @@ class Datatype:
 
     def _blocks(self, starts: Sequence[int], lengths: Sequence[int]) -> Layout:
         if len(starts) != len(lengths):
-            raise InputError(f"{len(lengths)} blocklengths and {len(starts)} displacements: expected as many of each")
+            raise InputError(f"{len(lengths)} blocklengths and {len(starts)} displacements: expected equal numbers")
         blocks = zip(starts, lengths, strict=True)
         parts = [
             self.layout.repeated((_count("blocklength", length),), (self.layout.extent,), start)

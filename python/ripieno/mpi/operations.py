@@ -145,7 +145,7 @@ class Op:
         given, into = outgoing(inbuf, "Reduce_local"), incoming(inoutbuf, "Reduce_local").elements
         if given.dtype != into.dtype or given.size != into.size:
             sizes = f"{given.size} elements of {given.dtype} and {into.size} of {into.dtype}"
-            raise InputError(f"Reduce_local: {sizes}: expected as many of one type")
+            raise InputError(f"Reduce_local: {sizes}: expected equal numbers of one type")
         combine = self.combine
         function = _LOCAL[combine] if isinstance(combine, str) else combine
         into.write(np.asarray(function(given, into.read())).astype(into.dtype, copy=False))

@@ -237,7 +237,7 @@ def cart(comm: Intracomm, dims: Sequence[int], periods: Sequence[bool] | bool | 
     shape = [int(count) for count in dims]
     wraps = [bool(periods)] * len(shape) if periods is None or isinstance(periods, bool | int) else list(periods)
     if len(wraps) != len(shape):
-        raise InputError(f"Create_cart: {len(shape)} dims and {len(wraps)} periods: expected as many")
+        raise InputError(f"Create_cart: {len(shape)} dims and {len(wraps)} periods: expected equal numbers")
     if any(count < 1 for count in shape) or math.prod(shape) > comm.size:
         raise InputError(f"Create_cart: dims={shape}: expected numbers whose product is at most {comm.size}")
     grid = RankGrid(shape, [bool(each) for each in wraps])

@@ -33,7 +33,7 @@ _REFUSED: dict[str, dict[str, tuple[str, ...]]] = {
         "types have no attributes; keep a dict": (
             *("Create_keyval", "Free_keyval", "Get_attr", "Set_attr", "Delete_attr"),
         ),
-        "packed elements are those of this machine; use Pack and Unpack": (
+        "packed elements have the format of this machine; use Pack and Unpack": (
             *("Pack_external", "Unpack_external", "Pack_external_size"),
         ),
     },

@@ -306,8 +306,8 @@ def svg_in_both_widths(figure: Figure, name: str, description: str) -> str:
     """
     wide = svg_of(figure, name, description)
     panels, height = figure.axes, figure.get_figheight()
-    beside = {round(each.get_position().x0, 2) for each in panels}
-    if len(beside) > 1:
+    column_positions = {round(each.get_position().x0, 2) for each in panels}
+    if len(column_positions) > 1:
         grid = GridSpec(len(panels), 1, figure=figure)
         for at, axes in enumerate(panels):
             axes.set_subplotspec(grid[at])

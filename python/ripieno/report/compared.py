@@ -45,12 +45,12 @@ class ComparedRun:
     @cached_property
     def iterations(self) -> list[dict[str, Any]]:
         """Return the iterations or stages of the run."""
-        return self.folder.fact(f"{self.unit}s", list)
+        return self.folder.entry(f"{self.unit}s", list)
 
     @property
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the estimator without the number of workers, which the page shows as a figure."""
-        return {name: value for name, value in self.folder.fact("parameters", dict).items() if name != "workers"}
+        return {name: value for name, value in self.folder.entry("parameters", dict).items() if name != "workers"}
 
     @property
     def measures(self) -> dict[str, list[float]]:
@@ -71,7 +71,7 @@ class ComparedRun:
         """Yield the outcome of the run as (name, number for ratios or None, text)."""
         described = self.folder.description
         for name in ("row_count", "column_count"):
-            yield name.replace("_count", "s"), None, page.count(self.folder.fact(name, int))
+            yield name.replace("_count", "s"), None, page.count(self.folder.entry(name, int))
         yield "workers", None, page.count(len(self.iterations[0]["compute_s"]))
         yield f"{self.unit}s", len(self.iterations), page.count(len(self.iterations))
         for name, value in described.items():
@@ -83,7 +83,7 @@ class ComparedRun:
         compute, communication = (
             sum(sum(each[name]) for each in self.iterations) for name in ("compute_s", "communication_s")
         )
-        seconds = {name: value for name, value in self.folder.fact("seconds", dict).items() if name != "iterate"}
+        seconds = {name: value for name, value in self.folder.entry("seconds", dict).items() if name != "iterate"}
         seconds |= {f"all {self.unit}s": self.ends_s[-1]}
         for name, value in seconds.items():
             yield f"seconds: {name}", value, page.seconds(value)

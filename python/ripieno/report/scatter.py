@@ -98,12 +98,12 @@ def turning_chart(name: str, positions: Reals, *, groups: NDArray[np.int64] | No
     widths, phases = np.hypot(wide, deep), np.arctan2(deep, wide)
     scale = min(HALF_WIDTH / _largest(widths), HALF_HEIGHT / _largest(high)) * 0.96
     frames = "".join(_frame(at) for at in range(KEYFRAMES + 1))
-    some = np.zeros(len(points), np.int64) if groups is None else _subsample(groups, POINT_LIMIT)
+    group_of_point = np.zeros(len(points), np.int64) if groups is None else _subsample(groups, POINT_LIMIT)
     circles = "".join(
         f'<circle r="1.8" cy="{-y * scale:.1f}" style="--r:{width * scale:.1f}px;'
         f"animation-delay:{-(phase % math.tau) / math.tau * TURN_S:.2f}s"
         f'{"" if groups is None else f";fill:{_color(group)}"}"/>'
-        for y, width, phase, group in zip(high, widths, phases, some, strict=True)
+        for y, width, phase, group in zip(high, widths, phases, group_of_point, strict=True)
     )
     style = (
         f"@keyframes {name}-turn{{{frames}}}"

@@ -223,7 +223,7 @@ def _advantage(best: AlgorithmCandidate, second: AlgorithmCandidate) -> str:
     differences = [theirs - ours for ours, theirs in zip(best.terms_s, second.terms_s, strict=True)]
     most = max(range(len(TERMS)), key=lambda index: differences[index])
     if differences[most] <= 0:
-        return f"{text}, a difference that no term of the formulas has: these are times of the simulated plans"
+        return f"{text}. The formulas do not show this difference, because the times are simulated"
     return (
         f"{text}, most of it in {TERMS[most]} ({_duration(best.terms_s[most])} against "
         f"{_duration(second.terms_s[most])})"

@@ -73,7 +73,7 @@ def harp_figure_4() -> Reproduction:
 
 def _nearly_linear(rows: list[FigureRow]) -> str:
     usual, adverse = (
-        min(row.value for row in rows if row.of.startswith(f"{machine}: ") and " 128 " in row.of)
+        min(row.value for row in rows if row.label.startswith(f"{machine}: ") and " 128 " in row.label)
         for machine in MACHINES
     )
     return f"Holds: on 128 nodes at least {usual:.0f}, and {adverse:.0f} with slow links and fast cores."

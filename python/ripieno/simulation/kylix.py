@@ -165,7 +165,7 @@ def kylix_figure_6() -> Reproduction:
                 f"{8 * sent_bytes / RATE_BITS_PER_S / seconds:.0%} of its time and "
                 f"{8 * designed_bytes / RATE_BITS_PER_S / designed_s:.0%} of the time of {graph.degrees}."
             )
-    factors = [row.value for row in rows if row.of.endswith("times as long")]
+    factors = [row.value for row in rows if row.label.endswith("times as long")]
     return Reproduction(
         "kylix-figure-6",
         "Kylix, figure 6: a reduction by direct, designed and binary networks on 64 nodes",
@@ -226,7 +226,7 @@ def kylix_figure_9() -> Reproduction:
             degrees = _designed(graph, nodes)
             seconds[nodes], _ = simulated_reduction(graph, degrees, nodes)
             rows.append(FigureRow(f"{graph.name}, {nodes} nodes, {degrees}", None, seconds[4] / seconds[nodes]))
-    gains = [row.value for row in rows if ", 64 nodes" in row.of]
+    gains = [row.value for row in rows if ", 64 nodes" in row.label]
     # With this share of communication on 64 nodes, computation that divides evenly takes 16 times the rest on 4.
     in_all = [gain * share + 16 * (1 - share) for gain in gains for share in COMMUNICATION_SHARES]
     return Reproduction(
@@ -285,7 +285,7 @@ def kylix_table_1() -> Reproduction:
             ),
         ),
         (
-            "The printed times are 3 times as long, as are those of figure 8: the paper reports that its nodes reach 3 "
+            "The printed times are 3 times as long, as in figure 8: the paper reports that its nodes reach 3 "
             "of 10 Gbit/s.",
         ),
     )

@@ -237,7 +237,7 @@ def _end_us(events: Iterable[Mapping[str, Any]]) -> float:
 
 
 def _rank(event: Mapping[str, Any]) -> int:
-    """Return the rank of a track, which is called ``rank 3`` or ``rank 3, in flight beside 1``."""
+    """Return the rank of a track, which is called ``rank 3`` or ``rank 3, concurrent calls 1``."""
     return int(event["args"]["name"].split(",")[0].removeprefix("rank "))
 
 

@@ -41,23 +41,23 @@ class Kind(Enum):
 class Input:
     """An input of a simulation or formula, or the scale of a measurement, and its source."""
 
-    what: str
+    text: str
     source: str
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper without a number per row, paraphrased, and whether the values here agree."""
+    """A claim of the paper without a number per row, paraphrased, and whether our values agree."""
 
     text: str
-    here: str
+    finding: str
 
 
 @dataclass(frozen=True)
 class FigureRow:
     """One value: its label, the number that the paper prints, if any, and the number found here."""
 
-    of: str
+    label: str
     printed: float | None
     value: float
 
@@ -119,7 +119,7 @@ class Reproduction:
     @property
     def lines(self) -> list[tuple[str, ...]]:
         """Return the lines of the table."""
-        return [(row.of, *row.cells) if self._is_compared else (row.of, row.cells[1]) for row in self.rows]
+        return [(row.label, *row.cells) if self._is_compared else (row.label, row.cells[1]) for row in self.rows]
 
     @property
     def _is_compared(self) -> bool:
@@ -134,10 +134,10 @@ class Reproduction:
         """Return a Markdown section."""
         lines = [f"## {self.name}", "", _filled(f"{self.title}. *{_capitalized(self.kind.value)}.*"), ""]
         scale = "measured on" if self.kind is Kind.MEASURED else "input"
-        lines += _markdown_table((scale, "source"), [(each.what, each.source) for each in self.inputs])
+        lines += _markdown_table((scale, "source"), [(each.text, each.source) for each in self.inputs])
         lines += _markdown_table(self.headings, self.lines)
         if self.claims:
-            lines += _markdown_table(("the paper claims", "here"), [(each.text, each.here) for each in self.claims])
+            lines += _markdown_table(("the paper claims", "here"), [(each.text, each.finding) for each in self.claims])
         return "\n".join([*lines, *(_filled(each, "- ", "  ") for each in self.remarks), *[""][: len(self.remarks)]])
 
     def __str__(self) -> str:
@@ -149,10 +149,10 @@ class Reproduction:
             table.add_row(*line)
         target.print(f"{self.title} ({self.kind.value})")
         for each in self.inputs:
-            target.print(f"  {each.what} ({each.source})", markup=False)
+            target.print(f"  {each.text} ({each.source})", markup=False)
         target.print(table)
         for claim in self.claims:
-            target.print(f"- The paper claims: {claim.text} Here: {claim.here}", markup=False)
+            target.print(f"- The paper claims: {claim.text} Here: {claim.finding}", markup=False)
         for remark in self.remarks:
             target.print(f"- {remark}", markup=False)
         file = target.file

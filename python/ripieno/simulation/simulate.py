@@ -151,7 +151,8 @@ def simulate(
         Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     algorithm
         Name as in calls, such as "chain" or "chain\\@random:7"; by default the algorithm that runs in calls.
-        If its simulation takes too long by an estimate, the fastest one by the model that does not.
+        If the estimated time of its simulation is too long, the default is the fastest algorithm, by the cost model,
+        that can be simulated in time.
     root
         Root of a rooted collective.
     transfers

@@ -54,7 +54,7 @@ def _growth(algorithm: str, sizes: Sequence[int], block_bytes: int = BLOCK_BYTES
 
 def _grown(rows: Sequence[FigureRow], size: str, first: int = 5) -> float:
     """Return the factor from `first` nodes to 60."""
-    seconds = {row.of: row.value for row in rows}
+    seconds = {row.label: row.value for row in rows}
     return seconds[f"{size} MB, 60 nodes"] / seconds[f"{size} MB, {first} nodes"]
 
 
@@ -109,7 +109,7 @@ def spark_figure_6() -> Reproduction:
             Claim(
                 "Blocks of 4 MB were the best for that cluster.",
                 f"Holds within {excess:.1%} for each latency; the best are "
-                + ", ".join(row.of.split("blocks of ")[1] for row in best)
+                + ", ".join(row.label.split("blocks of ")[1] for row in best)
                 + ".",
             ),
         ),

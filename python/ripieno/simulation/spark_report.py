@@ -87,7 +87,7 @@ def spark_figure_4() -> Reproduction:
 
 
 def _growths(rows: list[FigureRow]) -> str:
-    seconds = {row.of: row.value for row in rows}
+    seconds = {row.label: row.value for row in rows}
     grown = {each: seconds[f"{each}, 60 nodes"] / seconds[f"{each}, 5 nodes"] for each in MECHANISMS.values()}
     return ", ".join(f"{factor:.2f} times ({each})" for each, factor in grown.items())
 

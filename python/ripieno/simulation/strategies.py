@@ -68,8 +68,8 @@ class StrategyExplanation:
         )
         return (
             f"auto uses {at_once.strategy} for files, which all ranks request at once: {once}. It uses "
-            f"{others.strategy} for "
-            f"variables, whose receivers request them at different times: beside a slow receiver others wait {slow}."
+            f"{others.strategy} for variables, which ranks request at different times: "
+            f"if one receiver is slow, the others wait {slow}."
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class StrategyExplanation:
             f"broadcast variable of {size_text(self.nbytes)} among {self.cluster.ranks:,} ranks: {self.cluster}"
         )
         table = Table(box=None, pad_edge=False, header_style="")
-        for heading in ("strategy", "all at once", "beside a slow one", "a rank sends"):
+        for heading in ("strategy", "all at once", "with a slow receiver", "a rank sends"):
             table.add_column(heading, justify="left" if heading == "strategy" else "right")
         for each in self.strategies:
             times = duration_text(each.at_once_s), duration_text(each.slow_receiver_s)

@@ -71,7 +71,7 @@ def twister_table_8() -> Reproduction:
         for size_gb, printed in TABLE_8["chain"].items()
         for nodes, seconds in zip(SWITCHES, printed, strict=True)
     ]
-    chain_s = next(row.value for row in rows if row.of == "1 GB, 125 nodes")
+    chain_s = next(row.value for row in rows if row.label == "1 GB, 125 nodes")
     factor = 125 * GB * 8 / RATE_BITS_PER_S / chain_s
     return Reproduction(
         "twister-table-8",

@@ -13,7 +13,7 @@ from torch import Tensor
 from ripieno._types import OpName
 from ripieno.comm.communicator import Communicator
 from ripieno.torch.sparse import sparse_sum
-from ripieno.torch.tensors import InPlace, array_of, copy_parts, length, moved, op_of
+from ripieno.torch.tensors import ContiguousTensors, array_of, copy_parts, flat_array_of, flat_length, op_of
 from ripieno.torch.work import RipienoWork, WorkThreads
 from ripieno.wire.calls import Handle
 
@@ -80,9 +80,9 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
     # From one rank to all, and from all ranks to one or all
 
     def broadcast(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
-        places = InPlace(tensors)
-        handles = [self._comm.broadcast_async(None, opts.rootRank, out=array) for array in places.arrays]
-        return self._started("broadcast", handles, places.put_back, tensors)
+        buffers = ContiguousTensors(tensors)
+        handles = [self._comm.broadcast_async(None, opts.rootRank, out=array) for array in buffers.arrays]
+        return self._started("broadcast", handles, buffers.put_back, tensors)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
         flats = [torch.empty((self.size(), *tensor.shape), dtype=tensor.dtype) for tensor in inputs]
@@ -102,28 +102,28 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         return self.all_gather_single_coalesced([output], [given], opts)
 
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
-        places = InPlace(outputs)
-        handles = [self._gathered(into, tensor) for into, tensor in zip(places.tensors, inputs, strict=True)]
-        return self._started("all_gather", handles, places.put_back, outputs)
+        buffers = ContiguousTensors(outputs)
+        handles = [self._gathered(into, tensor) for into, tensor in zip(buffers.tensors, inputs, strict=True)]
+        return self._started("all_gather", handles, buffers.put_back, outputs)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> RipienoWork:
-        rows = moved(inputs[0].contiguous())
+        rows = flat_array_of(inputs[0].contiguous())
         counts = [rows.size] * self.size()
         if self.rank() != opts.rootRank:
             handle = self._comm.gather_async(rows, opts.rootRank, counts=counts)
             return self._started("gather", [handle], _nothing, [])
         flat = torch.empty((self.size(), *inputs[0].shape), dtype=inputs[0].dtype)
-        handle = self._comm.gather_async(rows, opts.rootRank, out=moved(flat), counts=counts)
+        handle = self._comm.gather_async(rows, opts.rootRank, out=flat_array_of(flat), counts=counts)
         return self._started("gather", [handle], lambda: copy_parts(flat, outputs[0]), outputs[0])
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> RipienoWork:
-        places = InPlace(outputs)
-        into = places.arrays[0]
+        buffers = ContiguousTensors(outputs)
+        into = buffers.arrays[0]
         given = None
         if self.rank() == opts.rootRank:
-            given = moved(torch.cat([part.contiguous().reshape(-1) for part in inputs[0]]))
+            given = flat_array_of(torch.cat([part.contiguous().reshape(-1) for part in inputs[0]]))
         handle = self._comm.scatter_async(given, opts.rootRank, out=into, counts=[into.size] * self.size())
-        return self._started("scatter", [handle], places.put_back, outputs)
+        return self._started("scatter", [handle], buffers.put_back, outputs)
 
     # Reductions
 
@@ -131,9 +131,9 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         if tensors[0].is_sparse:
             return self.allreduce_sparse(tensors, opts)
         op = op_of(opts.reduceOp, tensors[0].dtype)
-        places = InPlace(tensors)
-        handles = [self._comm.allreduce_async(array, _summed(op), out=array) for array in places.arrays]
-        return self._started("all_reduce", handles, self._averaged(op, places), tensors)
+        buffers = ContiguousTensors(tensors)
+        handles = [self._comm.allreduce_async(array, _summed(op), out=array) for array in buffers.arrays]
+        return self._started("all_reduce", handles, self._averaged(op, buffers), tensors)
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
         return self.allreduce(tensors, opts)
@@ -152,24 +152,24 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
     def reduce(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
         op = op_of(opts.reduceOp, tensors[0].dtype)
         is_root = self.rank() == opts.rootRank
-        places = InPlace(tensors)
+        buffers = ContiguousTensors(tensors)
         handles = [
             self._comm.reduce_async(array, _summed(op), opts.rootRank, out=array if is_root else None)
-            for array in places.arrays
+            for array in buffers.arrays
         ]
-        return self._started("reduce", handles, self._averaged(op, places) if is_root else _nothing, tensors)
+        return self._started("reduce", handles, self._averaged(op, buffers) if is_root else _nothing, tensors)
 
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> RipienoWork:
         # Parts may differ in size.
         flats = [torch.cat([part.contiguous().reshape(-1) for part in parts]) for parts in inputs]
-        counts = [[length(part) for part in parts] for parts in inputs]
+        counts = [[flat_length(part) for part in parts] for parts in inputs]
         return self._reduced_parts(outputs, flats, counts, opts)
 
     def reduce_scatter_single(self, output: Tensor, given: Tensor, opts: Any) -> RipienoWork:
         return self.reduce_scatter_single_coalesced([output], [given], opts)
 
     def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> RipienoWork:
-        counts = [[length(output)] * self.size() for output in outputs]
+        counts = [[flat_length(output)] * self.size() for output in outputs]
         return self._reduced_parts(outputs, [tensor.contiguous().reshape(-1) for tensor in inputs], counts, opts)
 
     # Exchanges
@@ -177,17 +177,19 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
     def all_to_all_single(
         self, output: Tensor, given: Tensor, output_sizes: list[int], input_sizes: list[int], opts: Any = None
     ) -> RipienoWork:
-        places = InPlace([output])
-        into, rows = array_of(places.tensors[0]), array_of(given.contiguous())
+        buffers = ContiguousTensors([output])
+        into, rows = array_of(buffers.tensors[0]), array_of(given.contiguous())
         handle = self._comm.alltoall_async(rows, out=into, counts=input_sizes or None, out_counts=output_sizes or None)
-        return self._started("all_to_all_single", [handle], places.put_back, [output])
+        return self._started("all_to_all_single", [handle], buffers.put_back, [output])
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
         given = torch.cat([tensor.contiguous().reshape(-1) for tensor in inputs])
         sizes = [tensor.numel() for tensor in outputs]
         flat = torch.empty(sum(sizes), dtype=given.dtype)
-        counts, out_counts = [length(tensor) for tensor in inputs], [length(tensor) for tensor in outputs]
-        handle = self._comm.alltoall_async(moved(given), out=moved(flat), counts=counts, out_counts=out_counts)
+        counts, out_counts = [flat_length(tensor) for tensor in inputs], [flat_length(tensor) for tensor in outputs]
+        handle = self._comm.alltoall_async(
+            flat_array_of(given), out=flat_array_of(flat), counts=counts, out_counts=out_counts
+        )
 
         def finish() -> None:
             for tensor, part in zip(outputs, flat.split(sizes), strict=True):
@@ -196,19 +198,19 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         return self._started("all_to_all", [handle], finish, outputs)
 
     def send(self, tensors: list[Tensor], to: int, tag: int) -> RipienoWork:
-        rows = moved(tensors[0].contiguous())
+        rows = flat_array_of(tensors[0].contiguous())
         handle = self._comm.send_async(rows, to, tag=tag) if tag else self._comm.send_into_async(rows, to)
         return self._started("send", [handle], _nothing, tensors)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int) -> RipienoWork:
-        places = InPlace(tensors)
-        handle = self._comm.recv_async(source, out=places.arrays[0], tag=tag or None)
-        return self._started("recv", [handle], places.put_back, tensors)
+        buffers = ContiguousTensors(tensors)
+        handle = self._comm.recv_async(source, out=buffers.arrays[0], tag=tag or None)
+        return self._started("recv", [handle], buffers.put_back, tensors)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> RipienoWork:
-        places = InPlace(tensors)
-        handle = self._comm.recv_async(out=places.arrays[0], tag=tag or None, envelope=True)
-        return self._started("recv", [handle], places.put_back, tensors, lambda: handle.wait().source)
+        buffers = ContiguousTensors(tensors)
+        handle = self._comm.recv_async(out=buffers.arrays[0], tag=tag or None, envelope=True)
+        return self._started("recv", [handle], buffers.put_back, tensors, lambda: handle.wait().source)
 
     def barrier(self, opts: Any = None) -> RipienoWork:
         return self._started("barrier", [self._comm.barrier_async()], _nothing, [])
@@ -256,28 +258,28 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         self._comm.abort(reason)
 
     def _gathered(self, into: Tensor, given: Tensor) -> Handle[Any]:
-        rows = moved(given.contiguous())
-        return self._comm.allgather_async(rows, out=moved(into), counts=[rows.size] * self.size())
+        rows = flat_array_of(given.contiguous())
+        return self._comm.allgather_async(rows, out=flat_array_of(into), counts=[rows.size] * self.size())
 
     def _reduced_parts(
         self, outputs: list[Tensor], flats: list[Tensor], counts: list[list[int]], opts: Any
     ) -> RipienoWork:
         op = op_of(opts.reduceOp, outputs[0].dtype)
-        places = InPlace(outputs)
+        buffers = ContiguousTensors(outputs)
         handles = [
-            self._comm.reduce_scatter_async(moved(flat), _summed(op), out=into, counts=each)
-            for flat, into, each in zip(flats, places.arrays, counts, strict=True)
+            self._comm.reduce_scatter_async(flat_array_of(flat), _summed(op), out=into, counts=each)
+            for flat, into, each in zip(flats, buffers.arrays, counts, strict=True)
         ]
-        return self._started("reduce_scatter", handles, self._averaged(op, places), outputs)
+        return self._started("reduce_scatter", handles, self._averaged(op, buffers), outputs)
 
-    def _averaged(self, op: str, places: InPlace) -> Callable[[], None]:
+    def _averaged(self, op: str, buffers: ContiguousTensors) -> Callable[[], None]:
         if op != "avg":
-            return places.put_back
+            return buffers.put_back
 
         def finish() -> None:
-            for tensor in places.tensors:
+            for tensor in buffers.tensors:
                 tensor.div_(self.size())
-            places.put_back()
+            buffers.put_back()
 
         return finish
 

@@ -23,7 +23,7 @@ _OPS: dict[Any, OpName | Literal["avg"]] = {
     dist.ReduceOp.BOR: "or",
     dist.ReduceOp.BXOR: "xor",
 }
-# Booleans: their sum is true if any of them is true.
+# A sum of booleans is true if any operand is true.
 _OPS_OF_BOOLEANS: dict[str, OpName] = {"sum": "or", "max": "or", "prod": "and", "min": "and"}
 
 
@@ -48,13 +48,13 @@ def array_of(tensor: torch.Tensor) -> NDArray[Any]:
     return array
 
 
-def moved(tensor: torch.Tensor) -> NDArray[Any]:
+def flat_array_of(tensor: torch.Tensor) -> NDArray[Any]:
     """Return a contiguous tensor's memory as one axis of bytes or numbers, for calls without reductions."""
     return array_of(tensor).reshape(-1)
 
 
-def length(tensor: torch.Tensor) -> int:
-    """Return the number of elements of the tensor in `moved`."""
+def flat_length(tensor: torch.Tensor) -> int:
+    """Return the number of elements of the array of `flat_array_of`."""
     return int(tensor.numel()) * (2 if tensor.is_complex() else 1)
 
 
@@ -75,22 +75,22 @@ def op_of(op: Any, dtype: torch.dtype) -> OpName | Literal["avg"]:
     if dtype.is_complex and name not in ("sum", "avg"):
         raise InputError(f"{op} of {dtype}: complex numbers can be summed and averaged only")
     if name == "avg" and not (dtype.is_floating_point or dtype.is_complex):
-        raise InputError(f"ReduceOp.AVG of {dtype}: expected floating point numbers; sum them, and divide as you need")
+        raise InputError(f"ReduceOp.AVG of {dtype}: expected floating point numbers; sum them and divide the result")
     return name
 
 
-class InPlace:
-    """Tensors with the memory for their call: their own, or a copy if they are not contiguous."""
+class ContiguousTensors:
+    """Contiguous forms of tensors for a call: the tensors themselves, or copies, which `put_back` copies to them."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._given = list(tensors)
+        self._originals = list(tensors)
         self.tensors = [tensor.detach().contiguous() for tensor in tensors]
-        self.arrays: list[NDArray[Any]] = [moved(tensor) for tensor in self.tensors]
+        self.arrays: list[NDArray[Any]] = [flat_array_of(tensor) for tensor in self.tensors]
 
     def put_back(self) -> None:
-        for given, tensor in zip(self._given, self.tensors, strict=True):
-            if given.data_ptr() != tensor.data_ptr():
-                given.copy_(tensor)
+        for original, tensor in zip(self._originals, self.tensors, strict=True):
+            if original.data_ptr() != tensor.data_ptr():
+                original.copy_(tensor)
 
 
 def copy_parts(flat: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:

@@ -159,7 +159,7 @@ def train(
     check_count("num_boost_round", num_boost_round)
     method = params.get("tree_method", "auto")
     if method not in _METHODS:
-        raise InputError(f"tree_method={method!r}: of several workers, expected one of {', '.join(_METHODS)}")
+        raise InputError(f"tree_method={method!r}: with several workers, expected one of {', '.join(_METHODS)}")
     rows = LabeledRows.of(X, y, weights, "X")
     evaluated = [LabeledRows.of(rows_of, labels, None, _checked(name)) for rows_of, labels, name in evals]
     options = {"early_stopping_rounds": early_stopping_rounds, "maximize": maximize, "verbose_eval": False}

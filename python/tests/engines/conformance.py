@@ -46,12 +46,12 @@ DRIVERS: dict[str, Callable[[Any], str]] = {
 #: One engine of each kind: its own processes, tasks of a running cluster, processes of another launcher. The whole
 #: suite runs on these. The others run the tests marked `every_engine`, and in `make test-all` all tests.
 WHOLE_SUITE = ("local", "dask_client", "open_mpi")
-# Slots of every engine here.
+#: Number of slots of every engine.
 SLOTS = 4
 
 
 @dataclass
-class EngineStanding:
+class TestedEngine:
     """A running job of an engine, shared by successive tests and restarted after a test has ended it.
 
     Attributes
@@ -73,8 +73,8 @@ class EngineStanding:
     _job: rp.Job | None = None
 
     @property
-    def knows_others(self) -> bool:
-        """Return whether the engine counts the slots of other jobs; MPI launchers only know their own."""
+    def counts_other_jobs(self) -> bool:
+        """Return whether the engine counts slots of other jobs. MPI launchers count only slots of their own job."""
         return self.name not in ("open_mpi", "hydra")
 
     def launch(self, workers: int, **options: Any) -> rp.Job:
@@ -94,13 +94,13 @@ class EngineStanding:
         return rows == [(rank, SLOTS, True) for rank in range(SLOTS)]
 
     def close(self) -> None:
-        """Give the slots back."""
+        """Close the job, which releases its slots."""
         job, self._job = self._job, None
         if job is not None:
             job.close()
 
 
-def held_here() -> dict[str, int]:
+def resource_counts() -> dict[str, int]:
     """Return the numbers of threads, sockets and child processes of this process."""
     return {
         "threads": threading.active_count(),

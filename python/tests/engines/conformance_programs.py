@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import ripieno as rp
-from injected_faults import strike_once
+from injected_faults import kill_once
 
 # Longer than any test waits.
 NEVER_S = 600.0
@@ -55,23 +55,23 @@ def fail(comm, culprit: int, how: str, others: str) -> None:
     comm.allreduce(np.ones(1000))
 
 
-def sum_and_strike(comm, folder: Path) -> int:
+def sum_and_kill_rank(comm, folder: Path) -> int:
     """Return the number of ranks. In the first run rank 1 is killed before."""
-    strike_once(comm, folder, (1,))
+    kill_once(comm, folder, (1,))
     return comm.allreduce(1)
 
 
-def fit_and_strike(comm, folder: Path, rows: np.ndarray) -> tuple[int | None, np.ndarray]:
+def fit_and_kill_rank(comm, folder: Path, rows: np.ndarray) -> tuple[int | None, np.ndarray]:
     """Run a fit that checkpoints each iteration. In the fourth iteration of the first run rank 0 is killed."""
 
-    def strike(event: dict[str, Any]) -> None:
-        mark = folder / "struck"
+    def kill(event: dict[str, Any]) -> None:
+        mark = folder / "killed"
         if event["event"] == "iteration" and event["iteration"] == 4 and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
     options = {"n_clusters": 7, "random_state": 3, "max_iter": 6, "tol": 0.0, "checkpoint": folder / "kept", "every": 1}
-    model = rp.KMeans(**options, on_iteration=strike).fit(rows, comm=comm)
+    model = rp.KMeans(**options, on_iteration=kill).fit(rows, comm=comm)
     return model.resumed_from_, model.cluster_centers_
 
 

@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _varies_the_engine_alone(item: pytest.Item) -> bool:
     """Return whether a test of the conformance suite also runs on another engine of the same kind."""
-    engine = item.callspec.params.get("standing") if hasattr(item, "callspec") else None
+    engine = item.callspec.params.get("tested_engine") if hasattr(item, "callspec") else None
     return engine not in (None, *WHOLE_SUITE) and item.get_closest_marker("every_engine") is None
 
 

@@ -131,7 +131,7 @@ def exit_after_noting(comm, batches, ran: str, culprit: int) -> None:
     comm.barrier()
 
 
-def everybody(comm, batches) -> pa.Table:
+def gathered_tasks(comm, batches) -> pa.Table:
     """Return the tasks of all ranks, as every rank sees them."""
     from pyspark import TaskContext
 

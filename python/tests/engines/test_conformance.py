@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 import scipy.sparse
-from conformance import DRIVERS, ENGINES, SLOTS, EngineStanding, held_here
+from conformance import DRIVERS, ENGINES, SLOTS, TestedEngine, resource_counts
 from watching import comes_true, gone_within, under_load
 
 # Maximum time from the failure of a rank to the caller's error.
@@ -87,29 +87,29 @@ MODELS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], tuple
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def standing(request: pytest.FixtureRequest):
-    standing = EngineStanding(request.param)
-    yield standing
-    standing.close()
+def tested_engine(request: pytest.FixtureRequest):
+    tested_engine = TestedEngine(request.param)
+    yield tested_engine
+    tested_engine.close()
 
 
 @pytest.fixture
-def engine(standing: EngineStanding, request: pytest.FixtureRequest) -> EngineStanding:
+def engine(tested_engine: TestedEngine, request: pytest.FixtureRequest) -> TestedEngine:
     """Run each engine in turn, with a running job. The fixture that starts the engine is requested by each test."""
-    started = None if standing.name == "local" else request.getfixturevalue(standing.name)
-    standing.options = ENGINES[standing.name](started)
-    standing.driver = DRIVERS[standing.name](started) if standing.name in DRIVERS else None
-    return standing
+    started = None if tested_engine.name == "local" else request.getfixturevalue(tested_engine.name)
+    tested_engine.options = ENGINES[tested_engine.name](started)
+    tested_engine.driver = DRIVERS[tested_engine.name](started) if tested_engine.name in DRIVERS else None
+    return tested_engine
 
 
 @pytest.mark.every_engine
-def test_a_sum_of_10_MB_is_right_on_every_rank(engine: EngineStanding):
+def test_a_sum_of_10_MB_is_right_on_every_rank(engine: TestedEngine):
     rows = engine.job().run(programs.summed, 1_250_000)
 
     assert rows == [(rank, SLOTS, True) for rank in range(SLOTS)]
 
 
-def test_ranks_that_encrypt_all_their_connections_compute_the_same(engine: EngineStanding):
+def test_ranks_that_encrypt_all_their_connections_compute_the_same(engine: TestedEngine):
     engine.close()
     with engine.launch(SLOTS, links="tcp", tls=True) as job:
         rows = job.run(programs.summed, 1_250_000)
@@ -117,14 +117,14 @@ def test_ranks_that_encrypt_all_their_connections_compute_the_same(engine: Engin
     assert rows == [(rank, SLOTS, True) for rank in range(SLOTS)]
 
 
-def test_state_of_ranks_is_kept_for_the_next_run(engine: EngineStanding):
+def test_state_of_ranks_is_kept_for_the_next_run(engine: TestedEngine):
     job = engine.job()
     first = job.run(programs.counted)
 
     assert job.run(programs.counted) == [count + 1 for count in first]
 
 
-def test_50_MB_make_a_round_trip(engine: EngineStanding):
+def test_50_MB_make_a_round_trip(engine: TestedEngine):
     array = np.random.default_rng(0).random(6_250_000)
 
     rows = engine.job().run(programs.told_and_returned, array)
@@ -133,7 +133,7 @@ def test_50_MB_make_a_round_trip(engine: EngineStanding):
     np.testing.assert_array_equal(rows[-1][1], array * 2)
 
 
-def test_broadcast_variables_are_equal_on_every_rank_and_use_their_own_links(engine: EngineStanding):
+def test_broadcast_variables_are_equal_on_every_rank_and_use_their_own_links(engine: TestedEngine):
     strategies = ["auto", "chain", "bittorrent", "splitstream"][:SLOTS]
 
     rows = engine.job().run(programs.variable_used, strategies)
@@ -142,7 +142,7 @@ def test_broadcast_variables_are_equal_on_every_rank_and_use_their_own_links(eng
 
 
 @pytest.mark.parametrize("strategy", ["auto", "chain"])
-def test_a_broadcast_value_of_a_job_outlives_a_program_that_fails(engine: EngineStanding, strategy: str):
+def test_a_broadcast_value_of_a_job_outlives_a_program_that_fails(engine: TestedEngine, strategy: str):
     job = engine.job()
     with job.broadcast(np.arange(200_000), strategy) as used, job.broadcast(np.arange(200_000), strategy) as unused:
         assert job.run(programs.handle_used, used) == list(range(SLOTS))
@@ -152,7 +152,7 @@ def test_a_broadcast_value_of_a_job_outlives_a_program_that_fails(engine: Engine
             assert job.run(programs.handle_used, table) == list(range(SLOTS))
 
 
-def test_files_of_rank_0_reach_every_rank(engine: EngineStanding, tmp_path: Path):
+def test_files_of_rank_0_reach_every_rank(engine: TestedEngine, tmp_path: Path):
     contents = [bytes(0), np.random.default_rng(4).bytes(1_000_003)]
     files = [str(tmp_path / f"given {at}") for at in range(len(contents))]
     for name, content in zip(files, contents, strict=True):
@@ -165,7 +165,7 @@ def test_files_of_rank_0_reach_every_rank(engine: EngineStanding, tmp_path: Path
     assert [digests for _, digests in rows] == [expected] * SLOTS
 
 
-def test_accumulators_hold_the_sum_of_all_ranks(engine: EngineStanding):
+def test_accumulators_hold_the_sum_of_all_ranks(engine: TestedEngine):
     job = engine.job()
     rows = job.accumulator(0)
 
@@ -174,7 +174,7 @@ def test_accumulators_hold_the_sum_of_all_ranks(engine: EngineStanding):
     assert rows.value == SLOTS * (SLOTS + 1) // 2
 
 
-def test_events_arrive_in_order_with_their_rank(engine: EngineStanding):
+def test_events_arrive_in_order_with_their_rank(engine: TestedEngine):
     engine.job().run(programs.emit, 20)
 
     for rank in range(SLOTS):
@@ -183,7 +183,7 @@ def test_events_arrive_in_order_with_their_rank(engine: EngineStanding):
         assert all((event["array"] == event["step"]).all() for event in heard)
 
 
-def test_a_dashboard_shows_the_work_of_every_rank(engine: EngineStanding):
+def test_a_dashboard_shows_the_work_of_every_rank(engine: TestedEngine):
     engine.close()
     with engine.launch(SLOTS, dashboard=True) as job:
         job.run(programs.summed, 1_250_000)
@@ -194,11 +194,11 @@ def test_a_dashboard_shows_the_work_of_every_rank(engine: EngineStanding):
     job.dashboard.close()
 
 
-def test_programs_may_print_any_amount(engine: EngineStanding):
+def test_programs_may_print_any_amount(engine: TestedEngine):
     assert engine.job().run(programs.print_much, 2000) == [SLOTS] * SLOTS
 
 
-def test_an_argument_that_cannot_travel_is_reported_and_the_job_continues(engine: EngineStanding):
+def test_an_argument_that_cannot_travel_is_reported_and_the_job_continues(engine: TestedEngine):
     job = engine.job()
     with pytest.raises(rp.SerializationError, match=r"summed or its arguments cannot be sent"):
         job.run(programs.summed, threading.Lock())
@@ -213,7 +213,7 @@ def _fitted_by_local_workers(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_fit_has_the_same_bits_as_with_local_workers(engine: EngineStanding, name: str):
+def test_a_fit_has_the_same_bits_as_with_local_workers(engine: TestedEngine, name: str):
     model, data, results = MODELS[name]
     expected = _fitted_by_local_workers(name)
 
@@ -224,7 +224,7 @@ def test_a_fit_has_the_same_bits_as_with_local_workers(engine: EngineStanding, n
 
 
 @pytest.mark.every_engine
-def test_own_rows_and_partition_files_have_the_model_of_all_rows(engine: EngineStanding, tmp_path: Path):
+def test_own_rows_and_partition_files_have_the_model_of_all_rows(engine: TestedEngine, tmp_path: Path):
     rows, partition_file = programs.rows_and_partitions(tmp_path)
     expected = rp.KMeans(4, random_state=0).fit(rows)
 
@@ -242,7 +242,7 @@ def test_own_rows_and_partition_files_have_the_model_of_all_rows(engine: EngineS
     ("culprit", "others"),
     [(0, "in a collective"), pytest.param(1, "computing", marks=pytest.mark.every_engine), (3, "not yet there")],
 )
-def test_the_caller_gets_the_exception_of_a_rank(engine: EngineStanding, culprit: int, others: str):
+def test_the_caller_gets_the_exception_of_a_rank(engine: TestedEngine, culprit: int, others: str):
     with pytest.raises(programs.Wrong) as caught:
         engine.job().run(programs.fail, culprit, "raise", others)
     took_s = time.time() - _moment_of_failure(engine)
@@ -258,7 +258,7 @@ def test_the_caller_gets_the_exception_of_a_rank(engine: EngineStanding, culprit
 @pytest.mark.parametrize(
     ("culprit", "others"), [pytest.param(0, "in a collective", marks=pytest.mark.every_engine), (2, "computing")]
 )
-def test_a_rank_that_is_killed_is_named(engine: EngineStanding, culprit: int, others: str):
+def test_a_rank_that_is_killed_is_named(engine: TestedEngine, culprit: int, others: str):
     with pytest.raises(rp.RankFailed) as caught:
         engine.job().run(programs.fail, culprit, "kill", others)
     took_s = time.time() - _moment_of_failure(engine)
@@ -268,7 +268,7 @@ def test_a_rank_that_is_killed_is_named(engine: EngineStanding, culprit: int, ot
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
 
 
-def test_a_rank_that_hangs_is_named_and_ended(engine: EngineStanding):
+def test_a_rank_that_hangs_is_named_and_ended(engine: TestedEngine):
     engine.close()
     job = engine.launch(2, heartbeat_timeout_s=HEARTBEAT_S, on_event=engine.events.append)
     with job, pytest.raises(rp.RankFailed) as caught:
@@ -288,21 +288,21 @@ def test_a_rank_that_hangs_is_named_and_ended(engine: EngineStanding):
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("policy", "left"), [("shrink", 2), ("respawn", 3)])
-def test_a_program_restarts_after_a_death_with_fewer_ranks_if_requested(
-    engine: EngineStanding, tmp_path: Path, policy: str, left: int
+def test_a_program_restarts_after_a_failure_with_fewer_ranks_if_requested(
+    engine: TestedEngine, tmp_path: Path, policy: str, left: int
 ):
     engine.close()
     with engine.launch(3, on_failure=policy) as job:
         with pytest.warns(RuntimeWarning, match=f"rank 1 on .*restarts on {left} ranks"):
-            assert job.run(programs.sum_and_strike, tmp_path) == [left] * left
+            assert job.run(programs.sum_and_kill_rank, tmp_path) == [left] * left
         assert list(job.lost) == [1] and job.workers == left
         for workers in (2, 3):
             job.resize(workers)
-            assert job.run(programs.sum_and_strike, tmp_path) == [workers] * workers
+            assert job.run(programs.sum_and_kill_rank, tmp_path) == [workers] * workers
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
 
 
-def test_engines_keep_no_spares(engine: EngineStanding):
+def test_engines_keep_no_spares(engine: TestedEngine):
     if engine.name == "local":
         pytest.skip("local workers may have spares")
     with pytest.raises(rp.InputError, match="spares=1: an engine starts replacements on demand"):
@@ -310,12 +310,12 @@ def test_engines_keep_no_spares(engine: EngineStanding):
 
 
 @pytest.mark.timeout(400)
-def test_a_fit_continues_from_its_folder_where_a_rank_has_died(engine: EngineStanding, tmp_path: Path):
+def test_a_fit_continues_from_its_folder_where_a_rank_has_died(engine: TestedEngine, tmp_path: Path):
     engine.close()
     (rows,) = _rows()
     expected = rp.KMeans(7, random_state=3, max_iter=6, tol=0.0, workers=3, threads=1).fit(rows)
     with engine.launch(3, on_failure="respawn") as job, pytest.warns(RuntimeWarning, match="restarts on 3 ranks"):
-        found = job.run(programs.fit_and_strike, tmp_path, rows)
+        found = job.run(programs.fit_and_kill_rank, tmp_path, rows)
 
     # Surviving local ranks may hold the current iteration in memory.
     assert {resumed_from for resumed_from, _ in found} in ({3}, {4})
@@ -324,7 +324,7 @@ def test_a_fit_continues_from_its_folder_where_a_rank_has_died(engine: EngineSta
 
 
 @pytest.mark.every_engine
-def test_ranks_that_only_compute_end_with_the_process_that_launched_them(engine: EngineStanding):
+def test_ranks_that_only_compute_end_with_the_process_that_launched_them(engine: TestedEngine):
     if engine.driver is None:
         pytest.skip("the process with the SparkSession runs the tests")
     engine.close()
@@ -333,7 +333,7 @@ def test_ranks_that_only_compute_end_with_the_process_that_launched_them(engine:
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
 
 
-def test_sys_exit_is_a_failure_of_that_rank(engine: EngineStanding):
+def test_sys_exit_is_a_failure_of_that_rank(engine: TestedEngine):
     with pytest.raises(rp.RankFailed) as caught:
         engine.job().run(programs.fail, 2, "exit", "in a collective")
 
@@ -341,7 +341,7 @@ def test_sys_exit_is_a_failure_of_that_rank(engine: EngineStanding):
     assert engine.works()
 
 
-def test_a_result_that_cannot_travel_is_reported_with_its_rank(engine: EngineStanding):
+def test_a_result_that_cannot_travel_is_reported_with_its_rank(engine: TestedEngine):
     with pytest.raises(rp.SerializationError, match=r"the result of rank 1, a lock, cannot be sent"):
         engine.job().run(programs.return_what_cannot_travel)
 
@@ -349,10 +349,10 @@ def test_a_result_that_cannot_travel_is_reported_with_its_rank(engine: EngineSta
 
 
 @pytest.mark.every_engine
-def test_too_few_slots_are_reported_soon_with_numbers(engine: EngineStanding):
+def test_too_few_slots_are_reported_soon_with_numbers(engine: TestedEngine):
     if engine.name == "local":
         pytest.skip("this machine starts as many processes as requested")
-    needed, free = (2, 0) if engine.knows_others else (SLOTS + 1, SLOTS)
+    needed, free = (2, 0) if engine.counts_other_jobs else (SLOTS + 1, SLOTS)
     # Spark's stage would wait for other stages to end.
     waiting = {"slots_timeout_s": 2.0} if engine.options["engine"] == "spark" else {}
     job, started = engine.job(), time.monotonic()
@@ -365,7 +365,7 @@ def test_too_few_slots_are_reported_soon_with_numbers(engine: EngineStanding):
     assert engine.job() is job and engine.works()
 
 
-def test_two_jobs_at_once_do_not_mix(engine: EngineStanding):
+def test_two_jobs_at_once_do_not_mix(engine: TestedEngine):
     engine.close()
     rows: dict[int, list[list[float]]] = {}
 
@@ -383,7 +383,7 @@ def test_two_jobs_at_once_do_not_mix(engine: EngineStanding):
     assert rows == expected
 
 
-def test_jobs_leave_no_resources_behind(engine: EngineStanding):
+def test_jobs_leave_no_resources_behind(engine: TestedEngine):
     """Earlier tests have run jobs, so engines already have their cached resources.
 
     Engines create pooled threads and sockets on demand. A leak grows with every job.
@@ -393,13 +393,13 @@ def test_jobs_leave_no_resources_behind(engine: EngineStanding):
         held = {each["pid"]: each for each in job.run(programs.held)}
     grown = []
     while len(grown) < LEAVING_ROUND_COUNT:
-        before, here = held, held_here()
+        before, here = held, resource_counts()
         for _ in range(LEAVING_JOB_COUNT):
             with engine.launch(2) as job, pytest.raises(programs.Wrong):
                 held = {each["pid"]: each for each in job.run(programs.held)}
                 job.run(programs.fail, 1, "raise", "in a collective")
         more = {what: count + LEAVING_JOB_COUNT for what, count in here.items()}
-        left = comes_true(lambda: all(held_here()[what] < more[what] for what in more), SETTLED_S)  # noqa: B023
+        left = comes_true(lambda: all(resource_counts()[what] < more[what] for what in more), SETTLED_S)  # noqa: B023
         # The last job counts while it runs, as the first did.
         kept = all(
             held[pid][what] < before[pid][what] + LEAVING_JOB_COUNT - 1
@@ -408,16 +408,16 @@ def test_jobs_leave_no_resources_behind(engine: EngineStanding):
         )
         if left and kept:
             return
-        grown.append((before, held, here, held_here()))
+        grown.append((before, held, here, resource_counts()))
     pytest.fail(f"grows with every {LEAVING_JOB_COUNT} jobs: {grown}")
 
 
-def _moment_of_failure(engine: EngineStanding) -> float:
+def _moment_of_failure(engine: TestedEngine) -> float:
     (moment,) = (event["fails at"] for event in engine.events if "fails at" in event)
     return moment
 
 
-def _works_again(engine: EngineStanding) -> bool:
+def _works_again(engine: TestedEngine) -> bool:
     """Return whether the engine has all its slots again after the loss of a process."""
     try:
         return engine.works()

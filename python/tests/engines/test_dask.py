@@ -178,7 +178,9 @@ def test_workers_without_ripieno_or_with_another_one_are_named(dask_client, monk
 
     dask_client.run(hide, ModuleNotFoundError("No module named 'ripieno'", name="ripieno"), workers=[odd])
     try:
-        with pytest.raises(rp.EngineError, match=rf"the Dask worker {odd} has no ripieno, .*: install the same there"):
+        with pytest.raises(
+            rp.EngineError, match=rf"the Dask worker {odd} has no ripieno, .*: install the same version there"
+        ):
             launch(dask_client)
     finally:
         dask_client.run(show, workers=[odd])

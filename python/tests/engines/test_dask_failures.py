@@ -222,7 +222,7 @@ def test_a_scheduler_that_is_lost_ends_the_job(tmp_path):
 
 
 def test_ranks_that_are_lost_while_data_are_waited_for_end_the_wait(dask_client):
-    never = dask_client.submit(len, "", resources={"what nobody has": 1}, pure=False)
+    never = dask_client.submit(len, "", resources={"missing resource": 1}, pure=False)
     with launch(dask_client) as job:
         pid = job.run(lambda comm: os.getpid())[1]
         dying = threading.Timer(0.2, os.kill, [pid, signal.SIGKILL])
@@ -241,7 +241,7 @@ SCRIPT = """
 import os, signal, sys, threading
 import ripieno as rp
 
-# A shell's background job ignores Ctrl-C, and what it starts does likewise.
+# A shell's background job and its children ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def program(comm):

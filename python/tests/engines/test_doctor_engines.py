@@ -61,7 +61,7 @@ def test_a_scheduler_that_does_not_exist_is_a_finding(dask_client, monkeypatch):
     assert "no Dask scheduler answers at tcp://127.0.0.1:1" in findings["dask"]["found"]
 
 
-def test_a_ray_of_two_nodes_is_fit(ray_nodes):
+def test_a_ray_cluster_of_two_nodes_passes_the_checks(ray_nodes):
     code, findings = examined("ray")
 
     assert code == 0 and is_fit(findings, "ray"), findings
@@ -81,7 +81,7 @@ def test_a_ray_that_the_command_started_is_reported_as_not_found(ray_nodes):
     assert "allreduce" in findings["2 workers in ray"]["found"]
 
 
-def test_a_slurm_is_fit(slurm, monkeypatch):
+def test_a_slurm_allocation_passes_the_checks(slurm, monkeypatch):
     for name, value in slurm.variables.items():
         monkeypatch.setenv(name, value)
 
@@ -90,7 +90,7 @@ def test_a_slurm_is_fit(slurm, monkeypatch):
     assert code == 0 and is_fit(findings, "slurm"), findings
 
 
-def test_executors_of_their_own_processes_are_fit(spark_cluster):
+def test_executors_in_their_own_processes_pass_the_checks(spark_cluster):
     code, findings = examined("spark")
 
     assert code == 0 and is_fit(findings, "spark"), findings

@@ -242,7 +242,7 @@ def test_the_example_of_the_page_runs_in_a_spark_shell(tmp_path):
 
 
 @pytest.mark.parametrize("case", exhaustively("array", "aggregate", "kmeans"))
-def test_the_jvm_is_measured_beside_spark_and_flink(tmp_path, case):
+def test_the_jvm_is_compared_with_spark_and_flink(tmp_path, case):
     if spark_sessions.missing() is not None:
         pytest.skip(str(spark_sessions.missing()))
     target = tmp_path / "figures.json"

@@ -114,7 +114,7 @@ def dies(comm, how):
         lgb.train(params, lgb.Dataset(x, y, params=params), 10_000, callbacks=[after])
 
 
-def test_a_rank_that_fails_ends_training_everywhere_by_its_name():
+def test_a_failed_rank_ends_training_on_all_ranks_and_is_named():
     with rp.launch(workers=3, threads=1) as job:
         with pytest.raises(rp.RankFailed, match=r"SIGKILL|signal 9|killed") as caught:
             job.run(dies, "kill")
@@ -123,7 +123,7 @@ def test_a_rank_that_fails_ends_training_everywhere_by_its_name():
             job.run(dies, "raise")
 
 
-def test_ranks_that_train_otherwise_are_reported():
+def test_ranks_with_different_training_parameters_are_reported():
     def program(comm):
         x, y, params, _, _ = part(comm, "binary")
         with rp.lightgbm.network(comm) as net:

@@ -136,7 +136,7 @@ def test_two_jobs_run_at_once(ray_nodes):
     assert cpus_free() == 4
 
 
-def test_an_exception_is_the_culprits(ray_nodes):
+def test_the_exception_of_the_failed_rank_is_raised(ray_nodes):
     with pytest.raises(ValueError, match="on purpose") as caught, launch(4) as job:
         job.run(raising)
 
@@ -287,7 +287,7 @@ def run_alone(script: str) -> str:
     return done.stdout
 
 
-def test_a_ray_that_was_started_for_a_job_is_stopped_with_the_last(ray_nodes):
+def test_a_ray_cluster_started_for_jobs_is_stopped_with_the_last_job(ray_nodes):
     assert run_alone(ALONE) == "[1] True\nFalse\n"
 
 
@@ -311,7 +311,7 @@ def test_an_example_of_the_page_runs(ray_nodes, number):
     run_alone(BLOCKS[number])
 
 
-def test_an_end_that_is_interrupted_leaves_ray_all_the_same(ray_nodes, monkeypatch):
+def test_an_interrupted_shutdown_still_disconnects_from_ray(ray_nodes, monkeypatch):
     from ripieno.launch.engines.ray import engine
     from ripieno.launch.engines.ray import run as ray_run
 

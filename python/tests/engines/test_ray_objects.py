@@ -89,7 +89,7 @@ def test_objects_for_which_no_cpu_is_left_are_refused(ray_nodes):
 
 
 def test_ranks_that_die_while_objects_are_waited_for_end_the_wait(ray_nodes):
-    @ray.remote(resources={"what nobody has": 1})
+    @ray.remote(resources={"missing resource": 1})
     def make():
         return 1
 

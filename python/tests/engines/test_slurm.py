@@ -161,14 +161,14 @@ def sums(workers: int) -> list[int]:
         return job.run(lambda comm: comm.allreduce(1))
 
 
-def test_a_job_waits_for_nodes_that_clear_up_behind_the_one_before(held):
+def test_a_job_waits_for_nodes_that_clean_up_after_the_previous_job(held):
     let_go = threading.Timer(3.0, held.unlink)
     let_go.start()
     assert [sums(3), sums(3)] == [[3] * 3] * 2
     let_go.join()
 
 
-def test_nodes_that_become_free_after_they_were_counted_are_counted_once_more(slurm, monkeypatch):
+def test_nodes_that_become_free_after_the_count_are_counted_again(slurm, monkeypatch):
     idle = [0]
 
     def has_just_completed() -> bool:
@@ -190,7 +190,7 @@ def test_a_job_waits_as_long_as_the_caller_allows(slurm, monkeypatch):
     assert time.monotonic() - began_s >= 1.0
 
 
-def test_a_job_for_which_other_nodes_have_room_does_not_wait(held):
+def test_a_job_does_not_wait_if_other_nodes_have_free_slots(held):
     assert [sums(1), sums(1)] == [[1]] * 2
     assert held.exists()
 
@@ -202,7 +202,7 @@ def test_ranks_that_only_compute_end_with_the_process_that_launched_them(slurm, 
     assert comes_true(slurm.is_idle, FAILURE_S)
 
 
-def test_room_is_counted_in_the_partition_that_srun_takes(slurm, monkeypatch):
+def test_slots_are_counted_in_the_partition_that_srun_selects(slurm, monkeypatch):
     monkeypatch.setenv("SLURM_PARTITION", "small")
     with pytest.raises(rp.TooFewSlots, match="for 4 ranks: 2 free, 2 in all"):
         rp.launch(engine="slurm", workers=4)

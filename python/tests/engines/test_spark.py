@@ -103,7 +103,7 @@ def test_more_ranks_than_slots_are_refused_at_once(spark_local):
     assert (error.needed, error.total) == (9, 4) and "local[N]" in str(error)
 
 
-def test_more_ranks_than_slots_are_refused_after_a_while_where_executors_might_come(spark_cluster):
+def test_more_ranks_than_slots_are_refused_after_a_while_if_executors_may_be_added(spark_cluster):
     with pytest.raises(TooFewSlots) as caught, _promptly():
         rp.launch(engine="spark", workers=9, slots_timeout_s=0.5)
 
@@ -133,7 +133,7 @@ def test_a_stage_whose_slots_were_taken_meanwhile_is_withdrawn(spark_local, tmp_
         assert comes_true(lambda: tracker.getActiveJobsIds() == busy, PROMPT_S)
 
 
-def test_jobs_run_beside_each_other_and_beside_sparks_own(spark_local):
+def test_jobs_run_concurrently_with_each_other_and_with_jobs_of_spark(spark_local):
     with (
         rp.launch(engine="spark", workers=1) as one,
         rp.launch(engine="spark", workers=2, spark=spark_local) as two,

@@ -32,14 +32,14 @@ def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_
 
     (report,) = json.loads(page.with_suffix(".json").read_text())["reports"]
     figures = {(figure["case"], figure["row"]): figure for figure in report["figures"]}
-    beside = {case.partition(",")[0]: set(figure["peers"]) for (case, _), figure in figures.items()}
+    peers_of_cases = {case.partition(",")[0]: set(figure["peers"]) for (case, _), figure in figures.items()}
     treeaggregates = {"treeAggregate, NumPy"} | ({"treeAggregate, Java"} if shutil.which("javac") else set())
-    assert beside == {
+    assert peers_of_cases == {
         "K-means": {"MLlib, row", "MLlib, block"},
         "broadcast from the driver to all tasks": {"sc.broadcast"},
         "broadcast from rank 0 to all ranks": {"sc.broadcast"},
         "sum of 2 vectors": treeaggregates,
-        "2 ranks in Spark beside 2 local ones": {"local"},
+        "2 ranks in Spark and 2 local ranks": {"local"},
     }
     assert all(min(figure["ours"]["seconds"]) > 0 for figure in figures.values())
     inertias = [each["reached"] for each in report["counts"] if each["row"].startswith("inertias differ")]

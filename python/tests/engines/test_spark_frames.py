@@ -51,16 +51,16 @@ def test_every_rank_has_its_partition_for_as_long_as_the_frame_is_the_same(spark
         again = job.run(programs.ids, batches=frame)
         kept = job.run(programs.count_runs)
         others = job.run(programs.ids, other)
-        anew = job.run(programs.count_runs)
+        again = job.run(programs.count_runs)
 
     assert first == again == [list(range(250 * rank, 250 * (rank + 1))) for rank in range(4)]
     assert len(read.read_text()) == 4, "each partition was read once"
     assert others == [[0, 1], [2, 3, 4], [5, 6], [7, 8, 9]]
-    assert (kept, anew) == ([3] * 4, [2] * 4)
+    assert (kept, again) == ([3] * 4, [2] * 4)
 
 
 @ON_ALL
-def test_the_rows_that_ranks_return_are_a_frame_of_which_no_use_runs_them_again(spark, tmp_path):
+def test_using_the_returned_frame_does_not_run_the_ranks_again(spark, tmp_path):
     ran = tmp_path / "ran"
     frame = spark.range(0, 1000, 1, 3)
 
@@ -81,7 +81,7 @@ def test_the_rows_that_ranks_return_are_a_frame_of_which_no_use_runs_them_again(
     assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "10000"
 
 
-def test_the_rows_of_a_rank_are_one_batch_and_numpy_sees_them_where_arrow_has_them(spark_local):
+def test_the_rows_of_a_rank_are_one_batch_and_numpy_views_the_memory_of_arrow(spark_local):
     frame = spark_local.range(0, 400_000, 1, 4).selectExpr("cast(id as double) as x", "array(1.0d, id) as v")
 
     rows = rp.spark.run(frame, programs.look)
@@ -115,7 +115,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("case", EMPTY)
-def test_a_frame_without_rows_has_ranks_all_the_same(spark_local, case):
+def test_ranks_also_run_for_a_frame_without_rows(spark_local, case):
     assert rp.spark.run(EMPTY[case](spark_local.range(100)), programs.size, workers=2) == [0, 0]
 
 
@@ -148,7 +148,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("case", NAMES)
-def test_columns_of_any_names_have_them_on_every_rank(spark_local, case):
+def test_every_rank_has_the_column_names_of_the_frame(spark_local, case):
     names, named = NAMES[case]
 
     rows = rp.spark.run(named(spark_local.range(20)), programs.columns, workers=2)
@@ -201,7 +201,7 @@ def test_a_rank_with_rows_that_ends_its_process_is_reported_with_the_message_of_
     assert caught.value.rank == 1
 
 
-def test_a_failure_is_not_tried_again(spark_local, tmp_path):
+def test_a_failed_stage_is_not_retried(spark_local, tmp_path):
     """Spark would run a stage before a shuffle up to four times."""
     ran = tmp_path / "ran"
     with pytest.raises(rp.RankFailed):
@@ -211,11 +211,11 @@ def test_a_failure_is_not_tried_again(spark_local, tmp_path):
     assert Counter(ran.read_text()) == Counter("0123")
 
 
-def test_ranks_of_a_stage_that_spark_starts_again_do_not_meet_those_of_before(spark_local, tmp_path):
+def test_ranks_of_a_restarted_spark_stage_do_not_connect_to_earlier_ranks(spark_local, tmp_path):
     """In the first attempt partition 1 cannot be read, while other ranks already wait for it."""
     failing = spark_local.range(0, 4, 1, 4).mapInArrow(programs.failing_once(tmp_path / "failed"), "id long")
 
-    result = rp.spark.run(failing, programs.everybody, schema="pid long, tasks array<long>")
+    result = rp.spark.run(failing, programs.gathered_tasks, schema="pid long, tasks array<long>")
 
     rows = result.collect()
     assert Path(tmp_path / "failed").exists()
@@ -297,7 +297,7 @@ def test_timestamps_with_an_ambiguous_zone_are_rejected(returned, kind, message)
         import_module("ripieno.spark.programs")._as_batches(pa.table({"t": returned}), pa.schema({"t": kind}))
 
 
-def test_two_frames_are_one_too_many(spark_local):
+def test_two_frames_among_the_arguments_are_refused(spark_local):
     with rp.launch(engine="spark", workers=2) as job:
         with pytest.raises(InputError, match="2 DataFrames among the arguments: expected one"):
             job.run(programs.ids, spark_local.range(4), spark_local.range(5))

@@ -19,7 +19,7 @@ from ripieno.launch.engines.spark import internals
 
 
 @pytest.mark.parametrize("version", ["4.1.0", "4.1.0-SNAPSHOT", "4.10.2", "5.0.0.dev1"])
-def test_a_version_that_has_all_that_is_used_is_taken(version):
+def test_a_version_with_all_used_attributes_is_accepted(version):
     internals.check_version(version)
 
 
@@ -78,7 +78,7 @@ def test_a_missing_attribute_of_pyspark_is_reported_with_its_version():
         internals.folder(SimpleNamespace(version="9.9"))
 
 
-def test_a_connection_that_has_ended_is_no_lack():
+def test_a_closed_connection_is_not_reported_as_a_missing_attribute():
     def ended():
         raise Py4JNetworkError("Answer from Java side is empty")
 

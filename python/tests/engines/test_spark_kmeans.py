@@ -1,4 +1,4 @@
-"""`rp.spark.KMeans` on real Spark: its centers equal those of `rp.KMeans`, and its interface is Spark ML's."""
+"""`rp.spark.KMeans` on real Spark has the centers of `rp.KMeans` and the interface of Spark ML."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_parameters_have_names_of_spark_and_of_python(spark_local):
         KMeans(n_clusters=3)
 
 
-def test_of_a_model_only_the_columns_can_be_set(model):
+def test_only_the_columns_of_a_model_can_be_set(model):
     setters = {name for name in dir(model) if name.startswith("set")}
 
     assert setters == {"set", "setFeaturesCol", "setPredictionCol"}

@@ -72,5 +72,7 @@ def test_another_version_at_the_executors_is_named(spark_cluster, monkeypatch):
     theirs = rp.__version__
     monkeypatch.setattr(member_server, "__version__", "9.9")
 
-    with pytest.raises(EngineError, match=rf"has ripieno {theirs}, .* has ripieno 9\.9: install the same there"):
+    with pytest.raises(
+        EngineError, match=rf"has ripieno {theirs}, .* has ripieno 9\.9: install the same version there"
+    ):
         rp.launch(engine="spark", workers=2)

@@ -1,7 +1,7 @@
 //! Conjugate gradients for rows, without forming their normal equations. `out` holds the starting point.
 //!
 //! A product of the matrix with a vector takes two operations for every factor of a rating, and as many to add up the
-//! weighted factors. The factors of a row's ratings are gathered once and stay in a near cache for all products. Sums
+//! weighted factors. The factors of a row's ratings are gathered once and stay in the cache for all products. Sums
 //! over more than [`BLOCK`] ratings are made in f64: f32 sums of a block are added to them.
 //!
 //! Cost: `4·r·(steps + 1)` operations per rating, and `2·r²·(steps + 1)` per row, for factors of length `r`, in f32.
@@ -85,24 +85,24 @@ impl VectorJob for ConjugateRows<'_> {
             };
 
             at[..rank].copy_from_slice(out);
-            let right_product = system.left::<V, true>(&scratch.right_weights, at, residual);
+            let right_product = system.residual::<V, true>(&scratch.right_weights, at, residual);
             // With A·x = b − residual the squared errors and the penalty, squares − 2·b·x + x·A·x, need no matrix.
             let mut objective = squares - right_product - dot(residual, at);
             direction.copy_from_slice(residual);
-            let mut left = dot(residual, residual);
+            let mut squared_residual = dot(residual, residual);
             for _ in 0..steps {
-                if left <= MIN_SQUARED_RESIDUAL {
+                if squared_residual <= MIN_SQUARED_RESIDUAL {
                     break;
                 }
                 // Negative product of the matrix with the direction.
-                system.left::<V, false>(&scratch.zeros, direction, product);
-                let length = left / -dot(direction, product);
-                objective -= length * left;
+                system.residual::<V, false>(&scratch.zeros, direction, product);
+                let length = squared_residual / -dot(direction, product);
+                objective -= length * squared_residual;
                 add_scaled(at, length as f32, direction);
                 add_scaled(residual, length as f32, product);
-                let before = left;
-                left = dot(residual, residual);
-                let ratio = (left / before) as f32;
+                let before = squared_residual;
+                squared_residual = dot(residual, residual);
+                let ratio = (squared_residual / before) as f32;
                 direction.iter_mut().zip(&*residual).for_each(|(along, left)| *along = left + ratio * *along);
             }
             out.copy_from_slice(&at[..rank]);
@@ -140,7 +140,7 @@ fn weigh(values: &[f32], feedback: Feedback, extra_weights: &mut Vec<f32>, right
     squares.iter().sum()
 }
 
-/// The normal equations of a row, in the form needed for products with their matrix.
+/// The normal equations of a row, in a form for products with their matrix.
 struct NormalSystem<'a> {
     table: &'a [f32],
     columns: &'a [i32],
@@ -157,7 +157,12 @@ impl NormalSystem<'_> {
     /// Compute the sum of the ratings' factors weighted by `right_weights`, minus the product of the matrix with a
     /// vector. Return the product of the weighted sum with the vector. With `FIRST` the factors are gathered.
     #[inline(always)]
-    fn left<V: Vector, const FIRST: bool>(&mut self, right_weights: &[f32], vector: &[f32], out: &mut [f32]) -> f64 {
+    fn residual<V: Vector, const FIRST: bool>(
+        &mut self,
+        right_weights: &[f32],
+        vector: &[f32],
+        out: &mut [f32],
+    ) -> f64 {
         let width = vector.len();
         out.fill(0.0);
         // The rows of a symmetric matrix are its columns.

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_negative_hash_has_a_part() {
+    fn the_most_negative_hash_has_a_place() {
         let expected = FeaturePlace { column: (1u32 << 31) % 1000, is_negative: true };
         assert_eq!(place(1 << 31, 1000), expected);
     }

@@ -217,7 +217,7 @@ pub struct MatchedLines {
 impl MatchedLines {
     /// Return the lines.
     pub fn lines(&self) -> Strings<'_> {
-        Strings::new(&self.offsets, &self.data).expect("the offsets are those of the lines in the data")
+        Strings::new(&self.offsets, &self.data).expect("the offsets delimit lines in the data")
     }
 
     /// Return the first `limit` lines in printed form: each with the prefix `label` and, if requested, its number and

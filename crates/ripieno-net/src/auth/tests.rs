@@ -339,7 +339,7 @@ fn a_flipped_byte_ends_an_encrypted_connection() {
 
 proptest! {
     #[test]
-    fn hostile_bytes_are_never_accepted(
+    fn damaged_bytes_are_never_accepted(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         tags: bool,
         greets: bool,

@@ -70,7 +70,7 @@ impl LinkDescription {
     /// Return the transport of an open link and the failed attempts before it; `None` if no attempt failed.
     pub(super) fn second_choice(&self) -> Option<String> {
         let transport = self.kind.transport().filter(|_| !self.notes.is_empty())?;
-        Some(format!("{transport}, for: {}", self.notes.join("; ")))
+        Some(format!("{transport}, cause: {}", self.notes.join("; ")))
     }
 }
 

@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(peer.kind, LinkKind::Tcp);
         assert!(peer.notes[0].contains("unix:@ripieno-missing"), "{peer:?}");
         let [(1, text)] = &endpoints[0].second_choices()[..] else { panic!("one link, to rank 1") };
-        assert!(text.starts_with("TCP, for: ") && text.contains("unix:@ripieno-missing"), "{text}");
+        assert!(text.starts_with("TCP, cause: ") && text.contains("unix:@ripieno-missing"), "{text}");
 
         let mut endpoints = with_broken_shared_memory(LinkPolicy::SharedMemory);
         let error = open_first(&mut endpoints[0]).unwrap_err().to_string();

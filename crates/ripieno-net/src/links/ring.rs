@@ -2,7 +2,7 @@
 //!
 //! Messages are copied into the ring and out of it. Large messages are copied in units, so that both sides copy
 //! concurrently. Measurements decide whether a copy uses [streaming stores](super::store_choice). A message of up to a
-//! kilobyte travels [beside its index](super::indices), so only its own cache lines move between cores. Requires both
+//! kilobyte travels [next to its index](super::indices), so only its own cache lines move between cores. Requires both
 //! ends on one host, in any processes.
 
 use super::atomics::AtomicWord;

@@ -4,8 +4,8 @@
 //! migrate between cores. The host of a virtual machine also moves its cores, and then `sysfs` is wrong.
 //! The link therefore measures its own traffic. The producer times its writes and the consumer its reads, both per kind
 //! of store and class of length. Streaming stores are used where the sum of both is lower by a third. Trials of the
-//! other kind keep both costs current: the number of bytes between two trials doubles up to [`TRIAL_BYTES`], and starts
-//! anew when the choice changes. The first pass through the ring is not timed, because the kernel allocates its pages
+//! other kind keep both costs current: the number of bytes between two trials doubles up to [`TRIAL_BYTES`], and is
+//! reset when the choice changes. The first pass through the ring is not timed, because the kernel allocates its pages
 //! then. A class without costs follows the class that decided last.
 //!
 //! Messages of 1 to 4 KiB are too short to be timed. The [time of a line](super::line_times) between the cores decides:

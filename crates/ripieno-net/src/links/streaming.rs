@@ -8,7 +8,7 @@
 //! Streaming stores are weakly ordered on x86: the release store that publishes the bytes does not order them.
 //! [`copy`] therefore ends with a store fence (SFENCE). SFENCE orders all earlier stores of the thread, streaming or
 //! not, before all later ones. So every streaming store is globally visible before the release store of the index, and
-//! a reader that acquires the index sees the bytes. After the fence the bytes equal those of an ordinary copy, so the
+//! a reader that acquires the index sees the bytes. After the fence the bytes equal the bytes of an ordinary copy, so the
 //! model of the index protocol, which checks the order of ordinary writes and the publication, holds for them as well.
 //! The other direction needs no fence: a streaming store is not performed before an earlier load of its thread
 //! completes, and the producer acquires the consumer's index before it overwrites the bytes.

@@ -29,7 +29,7 @@ pub struct RankProcess {
 
 /// The parameters of a child.
 #[derive(Clone)]
-pub struct Role {
+pub struct ChildOptions {
     pub world_size: usize,
     pub replicas: usize,
     /// `tcp HOST PORT`, `directory PATH` or `pipe`.
@@ -43,9 +43,9 @@ pub struct Role {
     pub hangs_after_exchange: bool,
 }
 
-impl Role {
-    pub fn new(world_size: usize, supplier: &str) -> Role {
-        Role {
+impl ChildOptions {
+    pub fn new(world_size: usize, supplier: &str) -> ChildOptions {
+        ChildOptions {
             world_size,
             replicas: 1,
             supplier: supplier.to_string(),

@@ -31,12 +31,12 @@ impl SimulationState<'_> {
         }
     }
 
-    /// Return the active flows among `some`, and all flows that share a wire with one of them, transitively, in
+    /// Return the active flows among `candidates`, and all flows that share a wire with one of them, transitively, in
     /// ascending order.
-    fn sharing(&mut self, some: Vec<u32>) -> Vec<u32> {
+    fn sharing(&mut self, candidates: Vec<u32>) -> Vec<u32> {
         let (mut found, mut seen) = (std::mem::take(&mut self.affected), std::mem::take(&mut self.seen));
         let is_active = |flow: &u32| self.flows[*flow as usize].state == FlowState::Active;
-        some.into_iter().filter(is_active).for_each(|flow| found.insert(flow));
+        candidates.into_iter().filter(is_active).for_each(|flow| found.insert(flow));
         // Visit each flow found. A visit may add further flows.
         let mut index = 0;
         while let Some(&flow) = found.list.get(index) {

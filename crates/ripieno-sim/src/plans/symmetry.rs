@@ -3,7 +3,7 @@
 //! On equal links, a simulation depends only on the kinds, lengths, peers and waits of the operations of each rank. If
 //! they are equal on all ranks, with peers as distances on a ring or as differences in a hypercube, all ranks progress
 //! alike. So rank 0 alone is simulated, and receives its own messages.
-//! Cost: the operations of one plan instead of those of all plans.
+//! Cost: the operations of one plan instead of the operations of all plans.
 
 use super::event_loop::SimulationState;
 use super::flow::end_of;
@@ -63,11 +63,11 @@ impl PlanShape {
 }
 
 impl Representative {
-    /// Return the representative of all plans on a cluster of equal links. `some` are the plans of rank 0 and of
+    /// Return the representative of all plans on a cluster of equal links. `checked` are the plans of rank 0 and of
     /// further ranks. Return `None` if one of them differs from the plan of rank 0, or if links differ.
     pub(crate) fn of(
         cluster: &Cluster,
-        some: &[(usize, Plan)],
+        checked: &[(usize, Plan)],
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Option<Representative>, SimulationError> {
         let p = cluster.topology.size();
@@ -78,7 +78,7 @@ impl Representative {
         let relations = [Some(ring), p.is_power_of_two().then_some(PeerRelation::Hypercube)];
         for relation in relations.into_iter().flatten() {
             let (mut first, mut are_alike) = (None, true);
-            for (rank, plan) in some {
+            for (rank, plan) in checked {
                 if is_interrupted() {
                     return Err(SimulationError::Interrupted);
                 }
@@ -88,7 +88,7 @@ impl Representative {
                     break;
                 }
             }
-            if are_alike && let Some((_, plan)) = some.first() {
+            if are_alike && let Some((_, plan)) = checked.first() {
                 return Ok(Some(Representative { plan: plan.clone(), relation }));
             }
         }

@@ -352,10 +352,10 @@ impl Flows {
         }
     }
 
-    /// Return the active flows among `some`, and all flows that share a wire with one of them, transitively.
-    fn sharing(&mut self, some: Vec<FlowNumber>) -> Vec<FlowNumber> {
+    /// Return the active flows among `candidates`, and all flows that share a wire with one of them, transitively.
+    fn sharing(&mut self, candidates: Vec<FlowNumber>) -> Vec<FlowNumber> {
         let (mut found, mut seen) = (std::mem::take(&mut self.affected), std::mem::take(&mut self.seen));
-        some.into_iter().filter(|&number| self.flow(number).is_active).for_each(|number| found.insert(number));
+        candidates.into_iter().filter(|&number| self.flow(number).is_active).for_each(|number| found.insert(number));
         // Visit each flow found. A visit may add further flows.
         let mut index = 0;
         while let Some(&number) = found.list.get(index) {

@@ -27,7 +27,7 @@ impl Communicator {
     /// sets that are reduced once.
     ///
     /// `values` has a row for each of `out_indices`; `into` receives the combined rows of `in_indices`. Every rank must
-    /// call this, with the same `schema` and `options`. The errors are those of both functions. A rank without memory
+    /// call this, with the same `schema` and `options`. It returns the errors of both functions. A rank without memory
     /// for its rows ends the job, because the other ranks have already begun to send.
     pub fn sparse_reduce(
         &self,

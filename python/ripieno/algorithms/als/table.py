@@ -128,7 +128,7 @@ class RatingFiles:
         return _concatenated([self._read(split) for split in self._splits(1)])
 
     def read_columns(self) -> pa.Table:
-        """Read the columns, which need no ratings."""
+        """Read the columns of users and items. A column of ratings is not required."""
         return pa.concat_tables([split.read() for split in self._cut(1)])
 
     def read_share(self, comm: Communicator, *, implicit: bool) -> tuple[NumberedRatings, NDArray[Any], NDArray[Any]]:

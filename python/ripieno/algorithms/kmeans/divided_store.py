@@ -37,7 +37,7 @@ class Stages:
 
     group_s: float = 0.0
     probe_s: float = 0.0
-    meet_s: float = 0.0
+    compare_s: float = 0.0
     sample_s: float = 0.0
     move_s: float = 0.0
 
@@ -155,7 +155,7 @@ class DividedStore(CentroidStore):
         self, labels: NDArray[np.int32], distances: NDArray[np.float64], on_part: Callable[[float], None]
     ) -> None:
         for done, block in enumerate(self._centroids.blocks(self.clock), 1):
-            with self.clock.computing(), _StageTimer(self._seconds, "meet_s"):
+            with self.clock.computing(), _StageTimer(self._seconds, "compare_s"):
                 kernels.update_min_distances(
                     self.rows.points,
                     block.centroids,
@@ -185,7 +185,7 @@ class DividedStore(CentroidStore):
         sampled, exact = rows.points[sample], np.full(len(sample), np.inf)
         for done, block in enumerate(grouped.blocks(self.clock), 1):
             with self.clock.computing():
-                with _StageTimer(stages, "meet_s"):
+                with _StageTimer(stages, "compare_s"):
                     previous = kernels.PreviousCentroids(grouped.places, previous_labels, block.first)
                     kernels.compare_groups(
                         rows.points, probing, block.groups, previous, labels, distances, threads=threads

@@ -155,9 +155,9 @@ def log_likelihoods(
     constant = 0.5 * (log_determinant - len(mean) * np.log(2 * np.pi))
     found = np.empty(len(points))
     for begin in range(0, len(points), LIKELIHOOD_ROWS):
-        some = slice(begin, begin + LIKELIHOOD_ROWS)
-        centered = points[some] - mean
-        found[some] = constant - 0.5 * np.einsum("ij,ij->i", centered @ precision, centered)
+        chunk = slice(begin, begin + LIKELIHOOD_ROWS)
+        centered = points[chunk] - mean
+        found[chunk] = constant - 0.5 * np.einsum("ij,ij->i", centered @ precision, centered)
     return found
 
 

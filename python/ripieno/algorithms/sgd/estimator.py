@@ -260,12 +260,12 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
         self.loss_, self.n_iter_ = parts[0].losses[-1], len(parts[0].losses)
         self.resumed_from_ = parts[0].resumed_from
 
-    def _saved_facts(self) -> dict[str, Any]:
-        return super()._saved_facts() | {"first_column": self._columns.start}
+    def _saved_entries(self) -> dict[str, Any]:
+        return super()._saved_entries() | {"first_column": self._columns.start}
 
     def _restore(self, result: ResultFolder) -> None:
         super()._restore(result)
-        first = result.fact("first_column", int)
+        first = result.entry("first_column", int)
         self._columns = range(first, first + self.n_features_in_)
         self._weights = np.vstack([self.coef_.T, self.intercept_])
 

@@ -34,8 +34,8 @@ class ClusteringCoefficients(VertexEstimator):
 
     Notes
     -----
-    Loops, weights and parallel edges are ignored. For undirected graphs, the coefficients equal those of
-    `networkx.clustering`; for directed graphs networkx computes another coefficient.
+    Loops, weights and parallel edges are ignored. For undirected graphs, the coefficients equal the results
+    of `networkx.clustering`; for directed graphs networkx computes another coefficient.
 
     References
     ----------

@@ -71,7 +71,7 @@ def speed_chart(figures: Sequence[Figure], name: str) -> str:
         rate.set_title("bytes per second")
         rate.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _rate_text(value)))
         # Ripieno is drawn last, over the peers, but listed first.
-        handles, labels = (list(reversed(some)) for some in time.get_legend_handles_labels())
+        handles, labels = (list(reversed(each)) for each in time.get_legend_handles_labels())
         drawing.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, labelcolor=charts.MUTED)
         last = figures[-1]
         return charts.svg_of(

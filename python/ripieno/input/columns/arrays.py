@@ -233,7 +233,7 @@ class Npy(ArraySplits):
             )
         if array.fortran and len(array.shape) > 1:
             raise InputError(
-                f"{file.path} is stored column by column, so its rows cannot be read one by one: save it anew with "
+                f"{file.path} is stored column by column, so its rows cannot be read one by one: save it again with "
                 "numpy.ascontiguousarray"
             )
         return cls(array.offset, array.stored.str, array.shape)

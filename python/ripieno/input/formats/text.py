@@ -22,7 +22,7 @@ class Text:
     # Names without suffix are text, too, for example Hadoop's results.
     suffixes = ("", ".txt", ".text", ".log", ".t12", ".md", ".jsonl", ".ndjson", *LibsvmText.suffixes)
     unit = "bytes"
-    # The allocator maps larger blocks anew for each read, and the mapping takes longer than the read.
+    # The allocator maps larger blocks again for each read, and the mapping takes longer than the read.
     block_bytes = 256 << 10
 
     @classmethod

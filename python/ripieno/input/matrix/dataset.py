@@ -64,8 +64,8 @@ class FilePiece:
 class RowShare:
     """One worker's rows, with their locations and optional weights, (n,).
 
-    `runs` gives the global row numbers as runs of first number and length, unless the rows directly follow those of
-    lower ranks.
+    `runs` gives the global row numbers as runs of first number and length, unless the rows directly follow the rows
+    of lower ranks.
     """
 
     #: An array, or a csr_matrix of an `InMemorySparse`.

@@ -299,7 +299,7 @@ class EngineJob(ProcessJob[RemoteMember]):
             if join.versions.get(name) != version:
                 raise EngineError(
                     f"rank {join.rank} on {join.host} has {name} {join.versions.get(name)}, the process that launches "
-                    f"it has {name} {version}: install the same there"
+                    f"it has {name} {version}: install the same version there"
                 )
 
     def _missing_message(

@@ -156,7 +156,7 @@ class Adder:
     @property
     def value(self) -> NoReturn:
         """Raise `InputError`: a task cannot read the value."""
-        raise InputError(f"{self._totals.rule}: read it where it was made, later")
+        raise InputError(f"{self._totals.rule}: its value can be read by the code that created it")
 
 
 class AccumulatorTotals:

@@ -110,7 +110,7 @@ class Job(ABC):
         caller's current directory.
 
         Arrays among the arguments, at any nesting depth, are read-only, for any size and number of workers. Large
-        arrays are views of memory that all workers of a machine share; each worker opens a `numpy.memmap` anew. The
+        arrays are views of memory that all workers of a machine share; each worker opens a `numpy.memmap` itself. The
         caller may write to its own arrays again after the program has ended. Other objects are copies. A single worker
         is the calling process, and differs in two ways. The program itself is not copied, so its closure refers to the
         caller's variables. The result is the returned object itself, which need not be picklable.

@@ -48,7 +48,7 @@ class JobWatch:
         return None if self.dashboard is None else self.dashboard.board
 
     def event_options(self, has_listener: bool, workers: int) -> EventOptions:
-        """Return which events a program on `workers` ranks is to send."""
+        """Return the options that select the events of a program on `workers` ranks."""
         if self.dashboard is None:
             return EventOptions(has_listener)
         return EventOptions(has_listener, telemetry_interval_s(workers))

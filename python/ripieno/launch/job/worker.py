@@ -48,7 +48,7 @@ def _serve(
     events.send = channel.send
 
     def connect(rank: int, world_size: int) -> Communicator:
-        # The cores are divided anew among the current number of ranks.
+        # The cores are divided again among the current number of ranks.
         if binding.is_requested:
             cpus_of_ranks(binding, [options["threads"]] * world_size, cores)[rank].take()
         return programs.connect(

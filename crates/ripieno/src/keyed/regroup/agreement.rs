@@ -66,7 +66,8 @@ impl Announcement {
 }
 
 impl AgreedSchema {
-    /// Derive the agreed schema from all announcements, ordered by rank. If no rank has rows, that of rank 0 applies.
+    /// Derive the agreed schema from all announcements, ordered by rank. If no rank has rows, the schema of rank 0
+    /// applies.
     pub fn of(announced: &[Announcement]) -> Result<AgreedSchema, Error> {
         let first = announced.iter().find(|announced| announced.size_bytes > 0).unwrap_or(&announced[0]);
         let matches = |announced: &&Announcement| {

@@ -49,8 +49,8 @@ pub(super) fn write(block: &KeyedBlock, into: &mut [u8]) -> Result<(), Error> {
 }
 
 /// Write numbers of `N` bytes at any alignment.
-fn write_numbers<T: Copy, const N: usize>(into: &mut [u8], read_numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
-    into.as_chunks_mut().0.iter_mut().zip(read_numbers).for_each(|(place, &number)| *place = bytes(number));
+fn write_numbers<T: Copy, const N: usize>(into: &mut [u8], numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
+    into.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(place, &number)| *place = bytes(number));
 }
 
 /// A received block, with rows that stay in the receive buffer.

@@ -186,7 +186,7 @@ class DaskEngine(Engine):
                 has = "has no ripieno" if version is None else has
                 raise EngineError(
                     f"the Dask {process} {has}, the process that launches the job has ripieno {__version__}: "
-                    "install the same there"
+                    "install the same version there"
                 )
 
     def _run_on_workers(self, function: Any, workers: list[str], *args: Any) -> dict[str, Any]:

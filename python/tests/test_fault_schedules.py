@@ -1,7 +1,7 @@
 """Seeded schedules of real faults: the caller gets an error, or the job continues, within a time limit.
 
-A seed determines a schedule: a world, faults, victims, and times. Every test run plays some schedules; ``make soak``
-plays 200. To replay a failed one, run ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
+A seed determines a schedule: a world, faults, victims, and times. Every test run runs some schedules; ``make soak``
+runs 200. To repeat a failed schedule, run ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RUN = [
 ]
 
 FAULTS = ("kill", "stop", "exit", "raise", "out of memory", "close descriptors")
-MOMENTS = ("meeting", "within calls", "between calls", "end")
+MOMENTS = ("rendezvous", "within calls", "between calls", "end")
 
 
 def seeds() -> range:
@@ -57,8 +57,24 @@ def seeds() -> range:
 
 
 @dataclass(frozen=True)
-class HostileSchedule:
-    """The schedule of a seed."""
+class FaultSchedule:
+    """A world, and the fault of its victims.
+
+    Attributes
+    ----------
+    seed : int
+        Seed that determines all other attributes.
+    workers, replicas, links, policy
+        Options of the job.
+    fault, moment : str
+        One of `FAULTS` and of `MOMENTS`.
+    victims : tuple of int
+        Ranks that suffer the fault.
+    step : int
+        Number of the call at which the fault occurs.
+    delay_s : float
+        Delay of the fault.
+    """
 
     seed: int
     workers: int
@@ -72,14 +88,14 @@ class HostileSchedule:
     delay_s: float
 
     @classmethod
-    def drawn(cls, seed: int) -> HostileSchedule:
-        """The schedule of a seed."""
+    def drawn(cls, seed: int) -> FaultSchedule:
+        """Return the schedule of a seed."""
         draw = random.Random(seed)
         replicas = draw.choice((1, 1, 1, 2))
         workers = 4 if replicas == 2 else draw.choice((2, 3, 4))
         policy = "raise" if replicas == 2 else draw.choice(("raise", "shrink", "respawn"))
         moment = draw.choice(MOMENTS)
-        faults = FAULTS[:2] if moment == "meeting" else FAULTS
+        faults = FAULTS[:2] if moment == "rendezvous" else FAULTS
         victims = tuple(sorted(draw.sample(range(workers), draw.choice((1, 1, 2)))))
         return cls(
             seed=seed,
@@ -89,18 +105,18 @@ class HostileSchedule:
             policy=policy,
             fault=draw.choice(faults),
             moment=moment,
-            victims=victims[: 1 if moment == "meeting" else None],
+            victims=victims[: 1 if moment == "rendezvous" else None],
             step=draw.randrange(1, STEPS),
-            delay_s=draw.uniform(0.0, 0.01) if moment != "meeting" else draw.uniform(0.0, 0.5),
+            delay_s=draw.uniform(0.0, 0.01) if moment != "rendezvous" else draw.uniform(0.0, 0.5),
         )
 
-    def strikes(self, moment: str, step: int) -> bool:
+    def occurs_at(self, moment: str, step: int) -> bool:
         """Return whether the fault occurs at this moment and step."""
         return self.moment == moment and self.step == step
 
 
-def commit(fault: str) -> None:
-    """Inflict a fault on this process."""
+def inject(fault: str) -> None:
+    """Inject a fault into this process."""
     if fault == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif fault == "stop":
@@ -117,8 +133,8 @@ def commit(fault: str) -> None:
         raise ValueError("on purpose")
 
 
-def calls(comm: rp.Communicator, step: int) -> None:
-    """Make one of the collectives and check its result."""
+def call_and_check(comm: rp.Communicator, step: int) -> None:
+    """Call one of the collectives and check its result."""
     p, kind = comm.world_size, step % 8
     if kind == 0:
         assert comm.allreduce(np.full(50_000, comm.rank + 1.0))[-1] == p * (p + 1) / 2
@@ -140,7 +156,7 @@ def calls(comm: rp.Communicator, step: int) -> None:
         assert comm.scan(1) == comm.rank + 1
 
 
-def program(comm: rp.Communicator, schedule: HostileSchedule, folder: Path) -> tuple[int, int]:
+def program(comm: rp.Communicator, schedule: FaultSchedule, folder: Path) -> tuple[int, int]:
     """Make many calls; a victim suffers one fault."""
     world_rank, mark = comm.rank, folder / str(comm.rank)
     is_victim = world_rank in schedule.victims and comm.world_size == schedule.workers and not mark.exists()
@@ -148,40 +164,40 @@ def program(comm: rp.Communicator, schedule: HostileSchedule, folder: Path) -> t
     logical = comm.replicate(schedule.replicas) if schedule.replicas > 1 else comm
     timer = None
     for step in range(STEPS):
-        if is_victim and schedule.strikes("within calls", step):
+        if is_victim and schedule.occurs_at("within calls", step):
             mark.touch()
             if schedule.fault in ("raise", "out of memory"):
-                commit(schedule.fault)
-            # Another thread inflicts it, while this one is in a call or between two.
-            timer = threading.Timer(schedule.delay_s, commit, (schedule.fault,))
+                inject(schedule.fault)
+            # Another thread injects the fault while this one is in a call or between two calls.
+            timer = threading.Timer(schedule.delay_s, inject, (schedule.fault,))
             timer.start()
-        if is_victim and schedule.strikes("between calls", step):
+        if is_victim and schedule.occurs_at("between calls", step):
             mark.touch()
-            commit(schedule.fault)
-        calls(logical, step)
+            inject(schedule.fault)
+        call_and_check(logical, step)
     if timer is not None:
         # The calls may be over before; the others wait for this rank to end the program.
         timer.join()
     if is_victim and schedule.moment == "end":
         mark.touch()
-        commit(schedule.fault)
+        inject(schedule.fault)
     return logical.rank, logical.world_size
 
 
-def play(schedule: HostileSchedule, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launch, run, close; check that the outcome is permitted and in time."""
+def run_schedule(schedule: FaultSchedule, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launch and run a job, and check that the outcome is permitted and in time."""
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}.get(schedule.fault)
     timers = []
     start = LocalJob._start_one
 
-    def start_and_strike(job, name, rank, pump):
+    def start_and_inject(job, name, rank, pump):
         worker = start(job, name, rank, pump)
-        if schedule.moment == "meeting" and rank in schedule.victims and not (folder / "met").exists():
+        if schedule.moment == "rendezvous" and rank in schedule.victims and not (folder / "connected").exists():
             timers.append(threading.Timer(schedule.delay_s, worker.process.send_signal, (number,)))
             timers[-1].start()
         return worker
 
-    monkeypatch.setattr(LocalJob, "_start_one", start_and_strike)
+    monkeypatch.setattr(LocalJob, "_start_one", start_and_inject)
     begun = time.monotonic()
     options = {} if schedule.policy == "raise" else {"on_failure": schedule.policy}
     try:
@@ -193,9 +209,9 @@ def play(schedule: HostileSchedule, folder: Path, monkeypatch: pytest.MonkeyPatc
             heartbeat_timeout_s=HEARTBEAT_S,
             **options,
         ) as job:
-            (folder / "met").touch()
+            (folder / "connected").touch()
             for timer in timers:
-                # They may have met before.
+                # The ranks may have connected before.
                 timer.join()
             begun = time.monotonic()
             results = job.run(program, schedule, folder)
@@ -206,11 +222,11 @@ def play(schedule: HostileSchedule, folder: Path, monkeypatch: pytest.MonkeyPatc
             assert set(job.lost) <= set(schedule.victims)
             begun = time.monotonic()
     except rp.RankFailed as failed:
-        assert failed.rank in schedule.victims, f"another one is named: {failed}"
+        assert failed.rank in schedule.victims, f"another rank is named: {failed}"
         none_is_left = schedule.policy == "shrink" and len(schedule.victims) == schedule.workers
-        allowed = schedule.policy == "raise" or schedule.moment == "meeting" or schedule.fault == "out of memory"
+        allowed = schedule.policy == "raise" or schedule.moment == "rendezvous" or schedule.fault == "out of memory"
         allowed = allowed or none_is_left
-        assert allowed, f"ranks that were lost should have been done without: {failed}"
+        assert allowed, f"the job should have continued without the lost ranks: {failed}"
     except (ValueError, MemoryError) as error:
         assert schedule.fault in ("raise", "out of memory"), error
         assert isinstance(error.__cause__, rp.RankFailed) and error.__cause__.rank in schedule.victims
@@ -218,10 +234,10 @@ def play(schedule: HostileSchedule, folder: Path, monkeypatch: pytest.MonkeyPatc
     for timer in timers:
         timer.cancel()
         timer.join()
-    early_s = STOPPED_EARLY_S if schedule.moment == "meeting" else 0.0
+    early_s = STOPPED_EARLY_S if schedule.moment == "rendezvous" else 0.0
     # Restarted ranks need time to start, and losses are reported one after the other.
     again_s = 0.0 if schedule.policy == "raise" else len(schedule.victims) * PROMPT_S + 10.0
-    assert took_s < PROMPT_S + SLACK_S + early_s + again_s, f"the caller was told after {took_s:.1f} s"
+    assert took_s < PROMPT_S + SLACK_S + early_s + again_s, f"the caller was notified after {took_s:.1f} s"
 
 
 def left_behind() -> tuple[list[str], list[str], int]:
@@ -244,24 +260,24 @@ def test_fonts_that_matplotlib_keeps_open_are_no_leak():
 
 @pytest.mark.parametrize("seed", seeds() if SCHEDULES else [*seeds()[:2], *exhaustively(*seeds()[2:])])
 def test_any_fault_of_a_rank_is_reported_or_survived_in_time(seed, tmp_path, monkeypatch):
-    schedule = HostileSchedule.drawn(seed)
+    schedule = FaultSchedule.drawn(seed)
     before = left_behind()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        play(schedule, tmp_path, monkeypatch)
+        run_schedule(schedule, tmp_path, monkeypatch)
     assert left_behind() == before, schedule
 
 
-SCRIPT_OF_A_SCHEDULE = """
+SCHEDULE_SCRIPT = """
     import os, sys, threading
     from pathlib import Path
     import ripieno as rp
-    from test_hostile import HEARTBEAT_S, HostileSchedule, commit, program
+    from test_fault_schedules import HEARTBEAT_S, FaultSchedule, inject, program
 
-    schedule, folder, rank = HostileSchedule.drawn(int(sys.argv[1])), Path(sys.argv[2]), int(os.environ["RANK"])
-    if schedule.moment == "meeting" and rank in schedule.victims:
+    schedule, folder, rank = FaultSchedule.drawn(int(sys.argv[1])), Path(sys.argv[2]), int(os.environ["RANK"])
+    if schedule.moment == "rendezvous" and rank in schedule.victims:
         (folder / str(rank)).touch()
-        threading.Timer(schedule.delay_s, commit, (schedule.fault,)).start()
+        threading.Timer(schedule.delay_s, inject, (schedule.fault,)).start()
     comm = rp.init(links=schedule.links, heartbeat_timeout_s=HEARTBEAT_S)
     while True:
         try:
@@ -283,7 +299,7 @@ def ended(child: subprocess.Popen[bytes], errors: Path) -> int:
     """Return the exit code of a command. A command with all ranks stopped is interrupted."""
     try:
         known = comes_true(lambda: child.poll() is not None or SUSPENDED in errors.read_text(), 120.0)
-        assert known, f"it hangs: {errors.read_text()}"
+        assert known, f"the command hangs: {errors.read_text()}"
         if child.poll() is None:
             child.send_signal(signal.SIGINT)
         child.wait(60.0)
@@ -294,19 +310,19 @@ def ended(child: subprocess.Popen[bytes], errors: Path) -> int:
 
 
 #: Seeds for scripts: a few, a stopped rank with a successful replica, and a world with all ranks stopped.
-OF_SCRIPTS = seeds() if SCHEDULES else [44, 48, *exhaustively(*range(8))]
+SCRIPT_SEEDS = seeds() if SCHEDULES else [44, 48, *exhaustively(*range(8))]
 
 
-@pytest.mark.parametrize("seed", OF_SCRIPTS)
+@pytest.mark.parametrize("seed", SCRIPT_SEEDS)
 def test_after_any_fault_of_a_rank_the_command_ends_in_time_and_reports_it(seed, tmp_path):
-    schedule = HostileSchedule.drawn(seed)
+    schedule = FaultSchedule.drawn(seed)
     script, errors = tmp_path / "script.py", tmp_path / "errors"
-    script.write_text(textwrap.dedent(SCRIPT_OF_A_SCHEDULE))
+    script.write_text(textwrap.dedent(SCHEDULE_SCRIPT))
     policy = ["--on-failure", "shrink"] if schedule.policy == "shrink" else []
-    words = [*RUN, "-n", schedule.workers, "--replicas", schedule.replicas, *policy, script, seed, tmp_path]
+    arguments = [*RUN, "-n", schedule.workers, "--replicas", schedule.replicas, *policy, script, seed, tmp_path]
     with errors.open("w") as out:
         child = subprocess.Popen(
-            [str(word) for word in words],
+            [str(each) for each in arguments],
             env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
             stdout=subprocess.DEVNULL,
             stderr=out,
@@ -315,7 +331,7 @@ def test_after_any_fault_of_a_rank_the_command_ends_in_time_and_reports_it(seed,
     err, now_s = errors.read_text(), time.time()
 
     named = {int(rank) for rank in re.findall(r"rank (\d+) of \S*script\.py", err)}
-    assert named <= set(schedule.victims), f"others are named: {err}"
+    assert named <= set(schedule.victims), f"other ranks are named: {err}"
     are_over = [(tmp_path / f"{rank} is over").exists() for rank in range(schedule.workers)]
     victims_are_over = all(are_over[rank] for rank in schedule.victims)
     if code == 0:
@@ -323,24 +339,24 @@ def test_after_any_fault_of_a_rank_the_command_ends_in_time_and_reports_it(seed,
         of_logical = [any(are_over[rank::logical]) for rank in range(logical)]
         others = [is_over for rank, is_over in enumerate(are_over) if rank not in schedule.victims]
         assert all(others) and (schedule.policy == "shrink" or all(of_logical)), err
-        assert named or victims_are_over, f"nobody is named: {err}"
+        assert named or victims_are_over, f"no rank is named: {err}"
     else:
-        assert named or SUSPENDED in err, f"exit code {code}, and nobody is named: {err}"
-    struck = [tmp_path / str(rank) for rank in schedule.victims]
-    took_s = now_s - max((mark.stat().st_mtime for mark in struck if mark.exists()), default=now_s)
+        assert named or SUSPENDED in err, f"exit code {code}, and no rank is named: {err}"
+    marks = [tmp_path / str(rank) for rank in schedule.victims]
+    took_s = now_s - max((mark.stat().st_mtime for mark in marks if mark.exists()), default=now_s)
     again_s = PROMPT_S * len(schedule.victims) if schedule.policy == "shrink" else 0.0
-    assert took_s < PROMPT_S + LAST_S + SLACK_S + again_s, f"it ended after {took_s:.1f} s: {err}"
+    assert took_s < PROMPT_S + LAST_S + SLACK_S + again_s, f"the command ended after {took_s:.1f} s: {err}"
 
 
 #: Exhausted resources of a rank, and the error text for each.
-LACKS = {
+SHORTAGES = {
     "descriptors": "Too many open files",
     "memory": "Cannot allocate memory",
     "disk": "File too large",
 }
 
 
-def lack(what: str) -> None:
+def exhaust(resource_name: str) -> None:
     """Limit this process to its current descriptors, to 256 MiB more memory, or to files of at most 4 KiB."""
     size_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     kind, value = {
@@ -348,63 +364,63 @@ def lack(what: str) -> None:
         # System libraries abort a process that has no memory for another thread.
         "memory": (resource.RLIMIT_AS, size_bytes + (256 << 20)),
         "disk": (resource.RLIMIT_FSIZE, 1 << 12),
-    }[what]
+    }[resource_name]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(kind, (value, resource.getrlimit(kind)[1]))
 
 
-def spill(comm: rp.Communicator, what: str, folder: Path, replicas: int) -> int:
-    """Process keyed data beyond the memory limit, then a large array, while the second rank lacks a resource."""
-    lacks = comm.rank == 1
+def spill(comm: rp.Communicator, resource_name: str, folder: Path, replicas: int) -> int:
+    """Process keyed data beyond the memory limit, then a large array, while rank 1 lacks a resource."""
+    has_shortage = comm.rank == 1
     comm = comm.replicate(replicas) if replicas > 1 else comm
     # Load modules that are imported late.
     comm.regroup(rp.KeyValues(np.arange(2), np.ones(2)), combine="sum")
-    if lacks:
-        lack(what)
+    if has_shortage:
+        exhaust(resource_name)
     rows = rp.KeyValues(np.arange(300_000), np.ones(300_000))
     comm.regroup(rows, combine="sum", memory_limit=1 << 20, spill_directory=folder)
-    if lacks:
+    if has_shortage:
         rp.empty(1 << 27, np.float64)
     return comm.allreduce(1)
 
 
 @pytest.mark.parametrize(("links", "replicas"), [("shared-memory", 1), *exhaustively(("tcp", 1), ("shared-memory", 2))])
-@pytest.mark.parametrize("what", LACKS)
-def test_a_rank_with_a_shortage_reports_it_and_leaves_nothing(tmp_path, what, links, replicas):
+@pytest.mark.parametrize("resource_name", SHORTAGES)
+def test_a_rank_with_a_shortage_reports_it_and_leaves_nothing(tmp_path, resource_name, links, replicas):
     before = left_behind()
     with (
         rp.launch(2 * replicas, threads=1, links=links, replicas=replicas, heartbeat_timeout_s=HEARTBEAT_S) as job,
-        pytest.raises((rp.SpillError, MemoryError), match=LACKS[what]) as caught,
+        pytest.raises((rp.SpillError, MemoryError), match=SHORTAGES[resource_name]) as caught,
     ):
-        job.run(spill, what, tmp_path, replicas)
-    if what != "memory":
+        job.run(spill, resource_name, tmp_path, replicas)
+    if resource_name != "memory":
         assert "choose another spill_directory, or allow a larger memory_limit" in str(caught.value)
     assert isinstance(caught.value.__cause__, rp.RankFailed) and caught.value.__cause__.rank == 1
     assert left_behind() == before and not list(tmp_path.iterdir())
 
 
-SCRIPT = """
+SPILL_SCRIPT = """
     import sys
     from pathlib import Path
     import ripieno as rp
-    from test_hostile import spill
+    from test_fault_schedules import spill
 
     spill(rp.init(), sys.argv[1], Path(sys.argv[2]), 1)
 """
 
 
-@pytest.mark.parametrize("what", LACKS)
+@pytest.mark.parametrize("resource_name", SHORTAGES)
 @pytest.mark.exhaustive
-def test_a_script_with_a_shortage_reports_it_and_leaves_nothing(tmp_path, what):
+def test_a_script_with_a_shortage_reports_it_and_leaves_nothing(tmp_path, resource_name):
     script, folder = tmp_path / "script.py", tmp_path / "spilled"
-    script.write_text(textwrap.dedent(SCRIPT))
+    script.write_text(textwrap.dedent(SPILL_SCRIPT))
     folder.mkdir()
     done = subprocess.run(
-        [*RUN, "-n", "2", str(script), what, str(folder)],
+        [*RUN, "-n", "2", str(script), resource_name, str(folder)],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
         capture_output=True,
         text=True,
         timeout=250,
     )
     assert done.returncode == 1, done.stderr
-    assert LACKS[what] in done.stderr and not list(folder.iterdir())
+    assert SHORTAGES[resource_name] in done.stderr and not list(folder.iterdir())

@@ -150,7 +150,7 @@ def seeds() -> range:
 @pytest.mark.parametrize("seed", seeds() if REQUESTED else exhaustively(*seeds()))
 def test_surviving_hosts_continue_in_time_after_any_fault(seed, lab, tmp_path):
     schedule = HostSchedule.from_seed(seed)
-    code = "import sys, pathlib, test_hostile_hosts as own; own.run_rank(pathlib.Path(sys.argv[1]))"
+    code = "import sys, pathlib, test_host_fault_schedules as own; own.run_rank(pathlib.Path(sys.argv[1]))"
     paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     command = [sys.executable, "-c", code, str(tmp_path)]
     run = threading.Thread(
