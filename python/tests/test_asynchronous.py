@@ -69,6 +69,10 @@ def neighbors(comm):
         out = {left: np.empty(3, np.int64)}
         comm.neighbour_exchange({right: vector(comm.rank, 3)}, out=out)
         assert_array_equal(out[left], vector(left, 3))
+        for dtype in ("float64", ">i8"):
+            sent = vector(comm.rank, 3).astype(dtype)
+            with pytest.raises(rp.CollectiveMismatch, match=rf"rank {left} sends {dtype}, out\[{left}\] has int64"):
+                comm.neighbour_exchange({right: sent}, out=out)
     one_way = comm.neighbour_exchange({1: "to one"} if comm.rank == 0 else {})
     assert one_way == ({0: "to one"} if comm.rank == 1 else {})
 

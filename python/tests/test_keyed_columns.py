@@ -199,7 +199,7 @@ def test_rows_are_sorted_by_key_or_value():
         assert rows.top(k).keys.to_pylist() == ["", "é", "a", "b", "c"][:k]
 
     numbers = np.random.default_rng(1).integers(-50, 50, 1000)
-    for dtype in ("i1", "u8", "f4"):
+    for dtype in ("i1", "u8", "f4", "?"):
         values = (numbers % 20).astype(dtype)
         rows = rp.KeyValues(numbers, values)
         frame = pd.DataFrame({"k": numbers, "v": values}).sort_values(["v", "k"], ascending=[False, True])

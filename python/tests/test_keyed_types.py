@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import ripieno as rp
+from ripieno.keyed.allreduce import ALGORITHMS
 
 DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool"]
 KEYS = [3, 1, 3, 1, 3, 2]
@@ -91,6 +92,16 @@ def sums_of_short_floats(comm):
             np.testing.assert_array_equal(comm.allreduce(rows).values, expected, strict=True)
             wide = rp.KeyValues(keys, np.stack([ones] * 3, axis=1))
             np.testing.assert_array_equal(comm.allreduce(wide).values, np.stack([expected] * 3, axis=1), strict=True)
+
+        for others in ({}, {9: np.zeros(1)} if comm.rank == 0 else {}):  # the same ids on all ranks, or not
+            table = rp.Table({7: ones[:1]} | others)
+            for one in ones[1:]:
+                table.add(7, np.array([one]))
+            for algorithm in (None, *ALGORITHMS):
+                np.testing.assert_array_equal(comm.allreduce(table, algorithm=algorithm)[7], expected, strict=True)
+            np.testing.assert_array_equal(comm.allgather(table)[7], expected, strict=True)
+            (owned,) = [each[7] for each in comm.allgather(dict(comm.regroup(table))) if 7 in each]
+            np.testing.assert_array_equal(owned, expected, strict=True)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

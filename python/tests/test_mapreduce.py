@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import json
 import os
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
@@ -274,6 +277,45 @@ OBJECTS = [
     (("b", 1), "x"), ((1.0, 2), "y"), (2.5, "z"), (b"\0", "u"), (None, "v"), ((1, 2.0), "w"), (frozenset("abc"), "q"),
     (datetime(2020, 1, 1), "d"), (("b", 1), "e"), (frozenset("cba"), "f"), (Fraction(5, 2), "g"), (True, "h"), (1, "i"),
 ]  # fmt: skip
+
+
+EQUAL_KEYS = """
+class Fruit(StrEnum):
+    FIG = "fig"
+
+second, hour = timedelta(seconds=1), timezone(timedelta(hours=1))
+groups = [
+    [np.datetime64("2020-01-01"), np.datetime64("2020-01"), np.datetime64("2020-01-01", "ns"), date(2020, 1, 1)],
+    [np.datetime64("2020-01-01T00:00:01"), datetime(2020, 1, 1) + second, datetime(2020, 1, 1, 0, 0, 1, fold=1)],
+    [datetime(2020, 2, 1, 1, tzinfo=hour), datetime(2020, 2, 1, tzinfo=timezone.utc)],
+    [np.timedelta64(3, "ns"), np.timedelta64(3000, "ps")],
+    [np.timedelta64(24, "h"), np.timedelta64(1, "D"), timedelta(days=1)],
+    [np.timedelta64(2, "Y"), np.timedelta64(24, "M")],
+    [("a", np.datetime64("1969-12-31T23")), ("a", np.datetime64("1969-12-31T23:00"))],
+    [Fruit.FIG, "fig", np.str_("fig")],
+]
+"""
+
+
+def test_equal_keys_have_one_owner_in_every_process():
+    program = f"""
+import json
+from datetime import date, datetime, timedelta, timezone
+from enum import StrEnum
+import numpy as np
+from ripieno.mapreduce.object_pairs import owner_of
+{EQUAL_KEYS}
+assert all(key == group[0] for group in groups for key in group)
+print(json.dumps([[owner_of(key, 1 << 30) for key in group] for group in groups]))
+"""
+    found = []
+    for seed in "12":  # hashes of strings and of dates depend on it
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, check=True)
+        found.append(json.loads(done.stdout))
+    assert found[0] == found[1]
+    assert [len(set(owners)) for owners in found[0]] == [1] * len(found[0])
+    assert len({owners[0] for owners in found[0]}) == len(found[0])
 
 
 def test_keys_and_values_of_any_kind_are_combined_on_one_rank(world):

@@ -254,6 +254,22 @@ def test_the_model_of_own_rows_matches_all_rows(world, name):
         assert_close(shared[0][at], expected[at], case.rtol)
 
 
+def fit_with_weights_of_zero(comm, name):
+    """Fit own rows; all rows of rank 0 have the weight 0."""
+    case = CASES[name]
+    data = case.data | {"sample_weight": np.where(np.arange(60) < 20, 0.0, WEIGHTS)}
+    mine = slice(20 * comm.rank, 20 * comm.rank + 20)
+    own = fitted(case.make, {key: value[mine] for key, value in data.items()}, case.found, comm, rows="own")
+    return own, fitted(case.make, data, case.found, comm)
+
+
+@pytest.mark.parametrize("name", ["KMeans of weights", "Ridge of weights", "LogisticRegression"])
+def test_all_rows_of_a_rank_may_have_the_weight_0(world, name):
+    for own, shared in world(3).run(fit_with_weights_of_zero, name):
+        for value, other in zip(own, shared, strict=True):
+            assert_close(value, other, max(CASES[name].rtol, 1e-12))
+
+
 def fit_with_an_empty_rank(comm):
     """Fit own rows; the last rank has none. Without `rows` the difference is an error on every rank."""
     contributor_count = max(comm.world_size - 1, 1)

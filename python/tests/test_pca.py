@@ -48,6 +48,18 @@ def test_axes_match_scikit_learn(world, workers, solver, n_components):
 
 
 @everywhere
+@pytest.mark.parametrize("n_components", [1, 2, 3, "mle"])
+def test_the_noise_of_small_omitted_axes_is_not_lost_in_the_total_variance(world, workers, n_components):
+    rows = np.random.default_rng(5).normal(size=(300, 4)) * [1e5, 1, 1e-2, 1e-2]
+    model = rp.PCA(n_components, svd_solver="tsqr", engine=world(workers)).fit(rows)
+    expected = PCA(n_components, svd_solver="full").fit(rows)
+
+    assert model.n_components_ == expected.n_components_
+    assert model.noise_variance_ == pytest.approx(expected.noise_variance_, rel=1e-6)
+    assert model.score(rows) == pytest.approx(expected.score(rows), rel=1e-3)
+
+
+@everywhere
 def test_more_columns_than_rows_have_as_many_axes_as_rows(world, workers):
     model, expected = rp.PCA(engine=world(workers)).fit(WIDE), PCA(svd_solver="full").fit(WIDE)
 

@@ -55,6 +55,13 @@ def test_equal_ids_are_combined_and_ids_ascend():
     assert {number: each.tolist() for number, each in table.items()} == {2: 1.5, 5: [1, 255], 7: [0]}
 
 
+def test_partitions_may_have_any_byte_order():
+    table = rp.Table({1: np.arange(3, dtype=">f8"), 2: np.arange(3, dtype=">i4")})
+    table.add(1, np.ones(3))
+
+    assert table[1].tolist() == [1, 2, 3] and table[1].dtype.isnative and table[2].tolist() == [0, 1, 2]
+
+
 def test_adding_rows_copies_only_the_added_rows(monkeypatch):
     copied = []
 

@@ -28,7 +28,8 @@ def checked_weights(
     check_unmasked(sample_weight, "sample_weight")
     weights: NDArray[np.float64]
     try:
-        if isinstance(source, RowsInMemory | InMemorySparse):
+        # scikit-learn rejects weights that are all 0. `LocalRows` checks the number of own weights.
+        if least_one and isinstance(source, RowsInMemory | InMemorySparse):
             weights = _check_sample_weight(sample_weight, source.array, dtype=np.float64)
         else:
             weights = check_array(

@@ -12,7 +12,7 @@ from ripieno._checks import whole_number
 from ripieno._types import Array, Foreign
 from ripieno.comm.gathers import one_per_rank
 from ripieno.comm.rank import CallBase
-from ripieno.errors import InputError
+from ripieno.errors import CollectiveMismatch, InputError
 from ripieno.wire import objects, signatures
 from ripieno.wire.arrays import (
     byte_view,
@@ -30,6 +30,9 @@ from ripieno.wire.arrays import (
 from ripieno.wire.calls import NativeCalls, StagedCall
 
 T = TypeVar("T")
+
+#: Bytes of the text of a dtype before the elements that a neighbor sends.
+_DTYPE_BYTES = 32
 
 
 class Exchanges(CallBase):
@@ -175,8 +178,9 @@ class Exchanges(CallBase):
         values : dict of int to array or object
             The value for each receiving rank.
         out : dict of int to ndarray, optional
-            Receives the array of each rank that sends to this rank, with the size and dtype of that array. Only
-            neighbors communicate then; otherwise all ranks exchange sizes first.
+            Receives the array of each rank that sends to this rank, with the size and dtype of that array; another
+            dtype raises `CollectiveMismatch`. Only neighbors communicate then; otherwise all ranks exchange sizes
+            first.
         algorithm : str, optional
             By default the cheapest is chosen.
 
@@ -192,16 +196,22 @@ class Exchanges(CallBase):
         values = {self._rank("peer", peer): values[peer] for peer in values}
         if out is None:
             return self._do(StagedCall(lambda native: objects.neighbour_exchange(native, values, algorithm)))
-        sent = [byte_view(np.ascontiguousarray(required(value, "neighbour_exchange"))) for value in values.values()]
-        targets = [byte_view(in_place(array, f"out[{peer}]")) for peer, array in out.items()]
+        sent = [_with_dtype(np.ascontiguousarray(required(each, "neighbour_exchange"))) for each in values.values()]
         sent_bytes = np.concatenate([*sent, np.empty(0, np.uint8)])
-        received = empty(sum(target.size for target in targets), np.uint8)
+        sizes_bytes = [_DTYPE_BYTES + in_place(array, f"out[{peer}]").nbytes for peer, array in out.items()]
+        received = empty(sum(sizes_bytes), np.uint8)
         out_peers = [(peer, piece.size) for peer, piece in zip(values, sent, strict=True)]
-        in_peers = [(self._rank("peer", peer), target.size) for peer, target in zip(out, targets, strict=True)]
+        in_peers = [(self._rank("peer", peer), size) for peer, size in zip(out, sizes_bytes, strict=True)]
 
         def finish() -> dict[int, Any]:
-            for target, piece in zip(targets, split(received, [target.size for target in targets]), strict=True):
-                target[:] = piece
+            for (peer, array), piece in zip(out.items(), split(received, sizes_bytes), strict=True):
+                theirs, own = bytes(piece[:_DTYPE_BYTES]), _dtype_text(array)
+                if theirs != own:
+                    sends, has = (text.decode(errors="replace").rstrip() for text in (theirs, own))
+                    raise CollectiveMismatch(
+                        f"neighbour_exchange: rank {peer} sends {sends}, out[{peer}] has {has}: expected one dtype"
+                    )
+                byte_view(array)[:] = piece[_DTYPE_BYTES:]
             return dict(out)
 
         task = ("neighbour_exchange", out_peers, in_peers)
@@ -213,3 +223,12 @@ class Exchanges(CallBase):
         if algorithm is None and plain is not None and self._queue.last is None:
             return plain.barrier()
         return self._run_native(None, "barrier", in_order(algorithm, None))
+
+
+def _with_dtype(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the text of an array's dtype and the bytes of its elements."""
+    return np.concatenate([np.frombuffer(_dtype_text(array), np.uint8), byte_view(array)])
+
+
+def _dtype_text(array: NDArray[Any]) -> bytes:
+    return str(array.dtype).encode()[:_DTYPE_BYTES].ljust(_DTYPE_BYTES)

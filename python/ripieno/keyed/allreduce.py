@@ -26,7 +26,7 @@ from ripieno.keyed.combiners import CONCAT, Combine, Combiner
 from ripieno.keyed.key_values import KeyValues
 from ripieno.keyed.options import options_of
 from ripieno.keyed.regroup import regrouping
-from ripieno.keyed.table import Table, pack
+from ripieno.keyed.table import Table, pack_partials
 from ripieno.wire import objects
 from ripieno.wire.arrays import accumulator
 
@@ -138,7 +138,7 @@ def of_table(table: Table, algorithm: str | None) -> Callable[[Any], Table]:
     """
 
     def call(native: Any) -> Table:
-        packed = pack(table)
+        packed = pack_partials(table)
         summary = table_calls.summary(native, _call_text("a table", table.combiner, algorithm), table, packed)
         is_plain = table.combiner.function is None and table.combiner.name != CONCAT and not packed.key_values
         if summary.is_same_layout and is_plain and algorithm != "allgather":
@@ -149,7 +149,9 @@ def of_table(table: Table, algorithm: str | None) -> Callable[[Any], Table]:
         if by == "regroup-allgather":
             return table_calls.allgathered(native, table_calls.regrouped(native, table)[0])
         if by == "bidirectional-exchange":
-            merged = exchanged(native, packed, lambda low, high: pack(table_calls.united(table.combiner, [low, high])))
+            merged = exchanged(
+                native, packed, lambda low, high: pack_partials(table_calls.united(table.combiner, [low, high]))
+            )
             return table_calls.united(table.combiner, [merged])
         raise InputError(
             f"algorithm={algorithm!r} of tables that differ between ranks: expected one of {', '.join(ALGORITHMS)}"

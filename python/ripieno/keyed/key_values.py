@@ -267,7 +267,7 @@ def _ranked(values: NDArray[Any], descending: bool) -> NDArray[Any]:
     """Return numbers with the requested order as their ascending order."""
     if not descending:
         return values
-    return ~values if values.dtype.kind in "iu" else -values
+    return ~values if values.dtype.kind in "biu" else -values
 
 
 def _order_of_keys(keys: Keys, descending: bool) -> NDArray[Any]:

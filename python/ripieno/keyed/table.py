@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,9 +37,9 @@ class Table(MutableMapping[int, Partition]):
         may have different shapes and dtypes.
     combine : {"sum", "prod", "min", "max", "and", "or", "xor", "concat"} or callable
         How to combine two partitions of an id: elementwise, or by a function of two arrays that returns one of the same
-        shape and dtype. Sums and products of floats below 64 bits accumulate in float64 and are rounded when they are
-        read or sent. "concat" appends the rows of one to the rows of the other; their lengths may differ. Key-values
-        are concatenated and combined by key.
+        shape and dtype. Sums and products of floats below 64 bits accumulate in float64, also over ranks, and are
+        rounded when they are read. "concat" appends the rows of one to the rows of the other; their lengths may differ.
+        Key-values are concatenated and combined by key.
 
     Raises
     ------
@@ -84,14 +84,11 @@ class Table(MutableMapping[int, Partition]):
         existing = entry.whole
         self._check_fits(number, existing, added)
         if isinstance(existing, np.ndarray) and self.combiner.name != CONCAT:
-            wide = existing.dtype if self.combiner.function else accumulator(existing.dtype, self.combiner.name)
+            wide = self._wide(existing.dtype)
             if wide == existing.dtype:
                 entry.whole = combine_blocks(self.combiner, existing, added)
-                return
-            if entry.accumulated is None:
-                entry.accumulated = np.array(existing, wide)
-            self.combiner.ufunc(entry.accumulated, added.astype(wide), out=entry.accumulated)
-            entry.is_rounded = False
+            else:
+                entry.accumulate(self.combiner.ufunc, added.astype(wide))
         elif len(existing) == 0:
             entry.whole = added
         elif len(added):
@@ -99,6 +96,28 @@ class Table(MutableMapping[int, Partition]):
             entry.pending_bytes += added.nbytes
             if entry.pending_bytes >= max(existing.nbytes, _PENDING_BYTES):
                 self._combine(entry)
+
+    def merge_partial(self, number: int, added: Partition, dtype: np.dtype[Any] | None) -> None:
+        """Add a partial result of another table with the same combiner, for a partition of `dtype`; see `partial`."""
+        if dtype is None or added.dtype == dtype:
+            self.merge(number, added)
+            return
+        if number not in self._entries:
+            # Not read before it is rounded.
+            self._entries[number] = _PartitionEntry(np.empty(added.shape, dtype))
+            self._entries[number].accumulated, self._entries[number].is_rounded = np.array(added), False
+            return
+        entry = self._entries[number]
+        self._check_fits(number, entry.whole, np.broadcast_to(np.zeros((), dtype), added.shape))
+        entry.accumulate(self.combiner.ufunc, added)
+
+    def partial(self, number: int) -> Partition:
+        """Return a partition in the dtype in which it accumulates."""
+        whole = self[number]
+        if not isinstance(whole, np.ndarray):
+            return whole
+        accumulated = self._entries[number].accumulated
+        return whole.astype(self._wide(whole.dtype), copy=False) if accumulated is None else accumulated
 
     def __getitem__(self, number: int) -> Partition:
         entry = self._entries[number]
@@ -130,6 +149,10 @@ class Table(MutableMapping[int, Partition]):
     def __reduce__(self) -> Any:
         return _unpacked, (pack(self), self.combiner.combine)
 
+    def _wide(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the dtype in which partitions of `dtype` accumulate."""
+        return dtype if self.combiner.function else accumulator(dtype, self.combiner.name)
+
     def _checked(self, number: int, partition: Any) -> Partition:
         named = self.combiner.function is None and self.combiner.name != CONCAT
         op, what = self.combiner.name if named else "min", f"partition {number}"
@@ -142,6 +165,7 @@ class Table(MutableMapping[int, Partition]):
             partition = np.frombuffer(partition, np.uint8)
         # Any dtype is accepted here: sums of booleans count them.
         array = reducible(partition, "min", what)
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
         return reducible(columns.widened(array, op) if named else array, op, what)
 
     def _check_fits(self, number: int, existing: Partition, added: Partition) -> None:
@@ -182,48 +206,65 @@ class _PartitionEntry:
         self.pending: list[Partition] = []
         self.pending_bytes = 0
 
+    def accumulate(self, ufunc: np.ufunc, added: NDArray[Any]) -> None:
+        """Add to the accumulated partition, in the dtype of `added`."""
+        if self.accumulated is None:
+            self.accumulated = np.array(self.whole, added.dtype)
+        ufunc(self.accumulated, added, out=self.accumulated)
+        self.is_rounded = False
+
 
 class PackedPartitions(NamedTuple):
     """Packed partitions: the arrays of each dtype form one flat array, in the order of `ids`.
+
+    Partial results have the dtype in which they accumulate.
 
     Attributes
     ----------
     ids : list of int
         Ids of the arrays, ascending.
-    layout : list of (str, tuple of int)
-        Dtype and shape of each array.
-    flat_arrays : dict of str to array
-        Flat arrays by dtype.
+    layout : list of (dtype, tuple of int)
+        Dtype and shape of each partition.
+    flat_arrays : dict of dtype to array
+        Flat arrays by the dtype of the partitions.
     key_values : dict of int to KeyValues
     """
 
     ids: list[int]
-    layout: list[tuple[str, tuple[int, ...]]]
-    flat_arrays: dict[str, NDArray[Any]]
+    layout: list[tuple[np.dtype[Any], tuple[int, ...]]]
+    flat_arrays: dict[np.dtype[Any], NDArray[Any]]
     key_values: dict[int, KeyValues]
 
 
-def pack(partitions: Mapping[int, Partition]) -> PackedPartitions:
-    """Pack partitions into one flat array per dtype. A single array of its dtype is not copied."""
+def pack(partitions: Mapping[int, Partition], sent: Callable[[int], Any] | None = None) -> PackedPartitions:
+    """Pack partitions into one flat array per dtype. A single array of its dtype is not copied.
+
+    `sent` returns the array to send for an id, by default the partition.
+    """
     packed = PackedPartitions([], [], {}, {})
-    pieces: dict[str, list[NDArray[Any]]] = {}
+    pieces: dict[np.dtype[Any], list[NDArray[Any]]] = {}
     for number in sorted(partitions):
         partition = partitions[number]
         if isinstance(partition, KeyValues):
             packed.key_values[number] = partition
             continue
         packed.ids.append(number)
-        packed.layout.append((partition.dtype.name, partition.shape))
-        pieces.setdefault(partition.dtype.name, []).append(partition.reshape(-1))
+        packed.layout.append((partition.dtype, partition.shape))
+        pieces.setdefault(partition.dtype, []).append((partition if sent is None else sent(number)).reshape(-1))
     for dtype, arrays in pieces.items():
         packed.flat_arrays[dtype] = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
     return packed
 
 
+def pack_partials(table: Table, ids: Iterable[int] | None = None) -> PackedPartitions:
+    """Pack the partial results of a table, by default of all ids, to be combined with those of other ranks."""
+    return pack({number: table[number] for number in (table if ids is None else ids)}, table.partial)
+
+
 def unpack(packed: PackedPartitions) -> dict[int, Partition]:
     """Return the partitions as views of the flat arrays."""
     partitions: dict[int, Partition] = dict(packed.key_values)
-    sizes: dict[str, list[int]] = {dtype: [] for dtype in packed.flat_arrays}
+    sizes: dict[np.dtype[Any], list[int]] = {dtype: [] for dtype in packed.flat_arrays}
     for dtype, shape in packed.layout:
         sizes[dtype].append(int(np.prod(shape, dtype=np.int64)))
     pieces = {dtype: iter(split(flat, sizes[dtype])) for dtype, flat in packed.flat_arrays.items()}

@@ -20,7 +20,7 @@ from ripieno.keyed import agreement, partitioners
 from ripieno.keyed.combiners import Combine, Combiner
 from ripieno.keyed.options import refuse_options
 from ripieno.keyed.partitioners import Partitioner
-from ripieno.keyed.table import PackedPartitions, Table, pack, unpack
+from ripieno.keyed.table import PackedPartitions, Table, pack_partials, unpack
 from ripieno.wire import objects
 from ripieno.wire.arrays import native_elements
 
@@ -53,7 +53,7 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
     by = partitioners.description_of(partitioner, "hash")
     call = f"regroup of a table by {by}, combine={table.combiner.text}"
     by_owner = [ids[owners == rank].tolist() for rank in range(native.world_size)]
-    leaving = [(call, pack({each: table[each] for each in owner_ids})) for owner_ids in by_owner]
+    leaving = [(call, pack_partials(table, owner_ids)) for owner_ids in by_owner]
     arrived = objects.alltoall(native, leaving, None)
     arrived_s, sent_after = time.perf_counter(), native.statistics()["bytes_sent"]
     result = _agreed(table.combiner, arrived)
@@ -102,9 +102,7 @@ def summary(native: Any, call: str, table: Table, packed: PackedPartitions) -> T
 
 def reduced(native: Any, combiner: Combiner, packed: PackedPartitions, algorithm: str | None) -> Table:
     """Return the combination of partitions that have the same layout on all ranks."""
-    arrays = {
-        dtype: np.array(flat, flat.dtype.newbyteorder("="), order="C") for dtype, flat in packed.flat_arrays.items()
-    }
+    arrays = {dtype: np.array(flat) for dtype, flat in packed.flat_arrays.items()}
     for flat in arrays.values():
         native.collective(("allreduce", combiner.name), native_elements(flat)[0], algorithm)
     return united(combiner, [packed._replace(flat_arrays=arrays)])
@@ -113,15 +111,16 @@ def reduced(native: Any, combiner: Combiner, packed: PackedPartitions, algorithm
 def allgathered(native: Any, table: Table, algorithm: str | None = None) -> Table:
     """Return the partitions of all ranks, with equal ids combined in rank order."""
     call = f"allgather of a table, combine={table.combiner.text}"
-    return _agreed(table.combiner, objects.allgather(native, (call, pack(table)), algorithm))
+    return _agreed(table.combiner, objects.allgather(native, (call, pack_partials(table)), algorithm))
 
 
 def united(combiner: Combiner, parts: Iterable[PackedPartitions]) -> Table:
     """Return one table of packed partitions, with equal ids combined in the given order."""
     table = Table(combine=combiner.combine)
     for packed in parts:
+        dtypes = {number: dtype for number, (dtype, _) in zip(packed.ids, packed.layout, strict=True)}
         for number, partition in unpack(packed).items():
-            table.merge(number, partition)
+            table.merge_partial(number, partition, dtypes.get(number))
     return table
 
 

@@ -23,6 +23,13 @@ from ripieno.keyed import partitioners
 from ripieno.keyed.combiners import CONCAT, Combiner
 from ripieno.wire.operations import PAIRWISE, check_object
 
+_EPOCH = datetime.datetime(1970, 1, 1)
+#: Attoseconds of the units of NumPy's times, from weeks on. Years and months are counted in months.
+_ATTOSECONDS = {"Y": 12, "M": 1} | {
+    unit: seconds * 10**18 for unit, seconds in (("W", 604_800), ("D", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+}
+_ATTOSECONDS |= {unit: 10 ** (15 - 3 * place) for place, unit in enumerate(("ms", "us", "ns", "ps", "fs", "as"))}
+
 
 class ObjectPairs:
     """Keys and a value for each, as Python objects of any kind that can be pickled.
@@ -175,11 +182,12 @@ def _listed(column: Sequence[Any] | NDArray[Any]) -> list[Any]:
 
 def _canonical(key: Any) -> bytes:
     """Return bytes that are the same for equal keys in all processes."""
+    if isinstance(key, datetime.date | datetime.timedelta | np.datetime64 | np.timedelta64):
+        return b"time" if key != key else f"time {_attoseconds(key)}".encode()
     if isinstance(key, Number | Decimal | np.generic) and not isinstance(key, np.str_ | np.bytes_):
         # Python hashes equal numbers of all types alike, in all processes.
         return b"number" if key != key else f"number {hash(key)}".encode()
-    if isinstance(key, Enum):
-        return f"enum {type(key).__qualname__} {key.name}".encode()
+    # An enum that is also a string, bytes or a tuple equals them.
     if isinstance(key, str):
         return b"text " + key.encode(errors="surrogatepass")
     if isinstance(key, bytes):
@@ -188,12 +196,29 @@ def _canonical(key: Any) -> bytes:
         return b"tuple " + b"".join(_framed(each) for each in key)
     if isinstance(key, frozenset):
         return b"set " + b"".join(sorted(map(_framed, key)))
-    if isinstance(key, datetime.datetime) and key.tzinfo is not None:
-        return f"time {key.astimezone(datetime.UTC)!r}".encode()
+    if isinstance(key, Enum):
+        return f"enum {type(key).__qualname__} {key.name}".encode()
     if dataclasses.is_dataclass(key) and not isinstance(key, type):
         fields = (getattr(key, field.name) for field in dataclasses.fields(key) if field.compare)
         return f"{type(key).__qualname__} ".encode() + b"".join(map(_framed, fields))
     return b"pickle " + pickle.dumps(key, protocol=5)
+
+
+def _attoseconds(key: Any) -> int:
+    """Return a date, time or duration as a number, which is the same for equal ones of all types and units.
+
+    Hashes of dates and times differ between processes. The number of a duration in years or months counts months.
+    """
+    if isinstance(key, np.datetime64 | np.timedelta64):
+        unit, count = np.datetime_data(key.dtype)
+        if unit in ("Y", "M") and isinstance(key, np.datetime64):
+            key, unit, count = key.astype("M8[D]"), "D", 1
+        return int(key.astype(np.int64)) * count * _ATTOSECONDS[unit]
+    if isinstance(key, datetime.datetime):
+        key = (key if key.tzinfo is None else key.astimezone(datetime.UTC).replace(tzinfo=None)) - _EPOCH
+    elif isinstance(key, datetime.date):
+        return (key - _EPOCH.date()).days * _ATTOSECONDS["D"]
+    return int(key // datetime.timedelta(microseconds=1)) * _ATTOSECONDS["us"]
 
 
 def _framed(key: Any) -> bytes:

@@ -451,8 +451,10 @@ def _select_axes(
     else:
         count = int(np.searchsorted(np.cumsum(variances) / total, requested, side="right")) + 1
     count = min(count, component_limit)
-    selected, omitted_count = variances[:count], component_limit - count
-    noise = max(total - float(selected.sum()), 0.0) / omitted_count if omitted_count else 0.0
+    selected, omitted, omitted_count = variances[:count], variances[count:component_limit], component_limit - count
+    # If the omitted variances are known, their sum has more digits than the difference.
+    rest = float(omitted.sum() if len(omitted) == omitted_count else total - selected.sum())
+    noise = max(rest, 0.0) / omitted_count if omitted_count else 0.0
     axes = components[:count]
     signs = np.sign(axes[np.arange(count), np.abs(axes).argmax(axis=1)])
     return Axes(np.ascontiguousarray(axes * signs[:, None]), selected.copy(), total, noise)
