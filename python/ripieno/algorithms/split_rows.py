@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ripieno.algorithms.column_choice import target_values
 from ripieno.algorithms.parameters import names_of, parameters_of
 from ripieno.errors import InputError, MissingColumn
 from ripieno.files.sources import EmptyFile
@@ -95,7 +96,7 @@ def without_target(X: Any, name: str) -> tuple[Any, Any]:
     names = X.column_names if isinstance(X, pa.Table) else []
     if name not in names:
         raise MissingColumn("y", name, "the table of the splits", names)
-    return X.drop_columns([name]), X[name].to_numpy()
+    return X.drop_columns([name]), target_values(X, name)
 
 
 def _rows(split: Split, *, libsvm: bool) -> Any:

@@ -40,7 +40,7 @@ from ripieno.errors import InputError
 from ripieno.input import TableFiles
 from ripieno.input.matrix import BinaryFiles, InMemorySparse, LocalRows, RowsInMemory
 from ripieno.input.matrix.sparse_files import LibsvmFiles
-from ripieno.wire.arrays import check_unmasked
+from ripieno.wire.arrays import check_complete
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -242,7 +242,7 @@ class LogisticRegression(LinearClassifier, LogisticParameters, IterativeEstimato
 
     def _checked_arrays(self, X: Any, y: Any) -> tuple[Any, Any]:
         X = rows_in_memory(X)
-        check_unmasked(y, "y")
+        check_complete(y, "y")
         sparse = issparse(X)
         matrix, labels = validate_data(
             self,
@@ -334,7 +334,10 @@ class LogisticRegression(LinearClassifier, LogisticParameters, IterativeEstimato
 def _class_numbers(y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the class number of each row, and the classes, ascending."""
     check_classification_targets(y)
-    classes, numbers = np.unique(np.asarray(y), return_inverse=True)
+    try:
+        classes, numbers = np.unique(np.asarray(y), return_inverse=True)
+    except TypeError as error:
+        raise InputError(f"y: {error}: expected classes of one type, none of them missing") from None
     if len(classes) < 2:
         raise InputError(f"y has {len(classes)} class: expected at least 2")
     return numbers.astype(np.int64), classes
