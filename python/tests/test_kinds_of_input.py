@@ -181,6 +181,9 @@ def test_a_null_among_categories_is_a_missing_value(given):
             "y, column 'l': 1",
         ),
         (lambda: rp.SparseSGD().fit(POINTS, NAMED), "y: 1 of 4"),
+        (lambda: rp.SparseSGD().fit(POINTS, ["a", None, "b", "b"]), "y: 1 of 4"),
+        (lambda: rp.LogisticRegression().fit(POINTS, pl.Series(["a", None, "b", "b"])), "y: 1 of 4"),
+        (lambda: rp.LogisticRegression().fit(POINTS, np.array(["a", None, "b", "b"])), "y: 1 of 4"),
         (lambda: rp.Ridge().fit(CODES, target="a"), "y, column 'a': 1 of 4"),
         (lambda: rp.Ridge().fit(POINTS, CODED), "y: 1 of 4"),
         (lambda: rp.KMeans(1).fit(POINTS, sample_weight=CODED), "sample_weight: 1 of 4"),
@@ -193,6 +196,15 @@ def test_a_null_among_categories_is_a_missing_value(given):
 def test_a_null_among_targets_and_weights_is_refused(fit, message):
     with pytest.raises(rp.InputError, match=f"{message}.*missing"):
         fit()
+
+
+def test_dates_are_no_features_and_no_targets():
+    days = np.array(["2020-01-01"] * 4, "M8[ms]")
+    for X in (pa.table({"a": days}), pd.DataFrame({"a": days}), pl.DataFrame({"a": days}), days[:, None]):
+        with pytest.raises(rp.InputError, match=r"X.*: the type of the values is .*, expected real numbers"):
+            rp.KMeans(1).fit(X)
+    with pytest.raises(rp.InputError, match=r"y: the type of the values is datetime64.*, expected real numbers"):
+        rp.Ridge().fit(POINTS, days)
 
 
 def test_booleans_in_bytes_are_booleans():

@@ -79,8 +79,14 @@ def read(splits: Sequence[Split], *, libsvm: bool) -> tuple[Any, list[int]]:
     if len({type(part) for part in nonempty}) > 1:
         raise InputError(f"{splits[0]} and others are of different formats: expected splits of one format")
     rows = nonempty[0]
-    if len(nonempty) > 1:
-        rows = pa.concat_tables(nonempty) if isinstance(rows, pa.Table) else np.concatenate(nonempty)
+    if isinstance(rows, pa.Table):
+        other = next((part for part in nonempty if part.column_names != rows.column_names), None)
+        if other is not None:
+            names = "; and ".join(", ".join(each.column_names) for each in (rows, other))
+            raise InputError(f"tables of different columns: {names}: expected the same columns in the same order")
+        rows = pa.concat_tables(nonempty, promote_options="permissive")
+    elif len(nonempty) > 1:
+        rows = np.concatenate(nonempty)
     is_text = libsvm and splits[0].format.name == "text"
     return LibsvmFiles(tuple(LibsvmText(split.path, LISTS, 0) for split in splits), rows) if is_text else rows, counts
 

@@ -85,7 +85,8 @@ def check_complete(value: Any, what: str) -> None:
     check_unmasked(value, what)
     # It is a method of columns of polars.
     null_count = getattr(value, "null_count", 0)
-    if getattr(getattr(value, "dtype", None), "kind", None) == "O":
+    null_count = null_count() if callable(null_count) else null_count
+    if isinstance(value, list | tuple) or getattr(getattr(value, "dtype", None), "kind", None) == "O":
         null_count = sum(each is None for each in value)
     if isinstance(null_count, int) and null_count:
         raise InputError(f"{what}: {null_count} of {len(value)} are missing: fill or drop them")

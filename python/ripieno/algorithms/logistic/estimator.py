@@ -334,10 +334,7 @@ class LogisticRegression(LinearClassifier, LogisticParameters, IterativeEstimato
 def _class_numbers(y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the class number of each row, and the classes, ascending."""
     check_classification_targets(y)
-    try:
-        classes, numbers = np.unique(np.asarray(y), return_inverse=True)
-    except TypeError as error:
-        raise InputError(f"y: {error}: expected classes of one type, none of them missing") from None
+    classes, numbers = np.unique(np.asarray(y), return_inverse=True)
     if len(classes) < 2:
         raise InputError(f"y has {len(classes)} class: expected at least 2")
     return numbers.astype(np.int64), classes
