@@ -57,6 +57,7 @@ PLAIN = {
     "adjacency": text(adjacency(PAIRS)),
     "bare.csv": text(lines(PAIRS, ",")),
     "halves.csv": text("follower,dst\n" + lines(PAIRS, ",")),
+    "returns.txt": text(lines(PAIRS).replace("\n", "\r")),
     "named.csv": text("name;dst;src\n" + "".join(f"x y;{b};{a}\n" for a, b in PAIRS.tolist())),
     "named.CSV.GZ": packed("src,dst\n" + lines(PAIRS, ",")),
     "long comment.csv": text("# " + "5 6 " * 40000 + "\n" + lines(PAIRS, ",")),
@@ -67,6 +68,7 @@ PLAIN = {
 }
 WEIGHTED = {
     "third.txt": text(lines(PAIRS, weights=WEIGHTS)),
+    "returns.txt": text(lines(PAIRS, weights=WEIGHTS).replace("\n", "\r")),
     "third.csv": text(lines(PAIRS, ",", WEIGHTS)),
     "named.csv": text("weight,from,to\n" + "".join(f"{w},{a},{b}\n" for (a, b), w in zip(PAIRS, WEIGHTS, strict=True))),
     "named.parquet": parquet(u=SOURCES, v=TARGETS, weight=WEIGHTS),
@@ -393,6 +395,13 @@ def test_a_bad_line_is_named_with_its_file(name, gz, tmp_path):
     with pytest.raises(rp.InputError) as found:
         Graph(path).read_share(0, 1)
     assert message in str(found.value) and str(found.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("line", ["3 1.5", "3 1-5 2"])
+def test_a_fraction_is_no_vertex_and_its_digits_are_no_weight(line, tmp_path):
+    (tmp_path / "edges.txt").write_text(f"0 1 2\n{line}\n")
+    with pytest.raises(rp.InputError, match=f"line 2: expected a vertex id, a whole number: '{line}'"):
+        Graph(tmp_path / "edges.txt", weighted=True).read_share(0, 1)
 
 
 @pytest.mark.parametrize(

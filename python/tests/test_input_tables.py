@@ -17,6 +17,7 @@ import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -26,6 +27,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.algorithms.als.table import opened
 from ripieno.cli import main
+from ripieno.files import matrix_market
 from ripieno.graph import graph
 from ripieno.input import cutting, divide, lines, splits
 from ripieno.input.columns import COLUMNS, TableOptions, arrays
@@ -294,6 +296,47 @@ def test_names_of_folders_are_columns_of_tables(tmp_path):
         splits(tmp_path / "words")
 
 
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["01", "2"], "int64"),
+        (["0.5", "2"], "double"),
+        (["18446744073709551614", "18446744073709551615"], "string"),
+        (["1000", "1e3"], "string"),
+        (["inf", "nan"], "string"),
+    ],
+)
+def test_different_names_of_folders_stay_different(tmp_path, texts, kind):
+    for text in texts:
+        (folder := tmp_path / f"k={text}").mkdir()
+        (folder / "part.csv").write_text("a\n1\n")
+    read = pa.concat_tables(part.read() for part in splits(tmp_path))
+    assert read.schema.field("k").type == kind
+    assert pc.count_distinct(read["k"]).as_py() == 2
+
+
+def test_a_column_is_not_in_a_file_and_in_the_name_of_its_folder(tmp_path):
+    for suffix, write in (("parquet", pq.write_table), ("csv", pa.csv.write_csv)):
+        (folder := tmp_path / suffix / "k=1").mkdir(parents=True)
+        write(pa.table({"k": [7], "b": [2.0]}), folder / f"part.{suffix}")
+        for read in (splits, lambda path: rp.KMeans(1).fit(path, columns=["k"])):
+            with pytest.raises(rp.InputError, match=r"has a column 'k', and so has the name of its folder"):
+                read(tmp_path / suffix)
+
+
+def test_whole_numbers_beyond_int64_stay_different(tmp_path):
+    rows = "k,v\n18446744073709551615,1\n18446744073709551614,2\n5,3\n"
+    (tmp_path / "wide.csv").write_text(rows)
+    (tmp_path / "sums.csv").write_text("k,v\n1e20,1\n18446744073709551614,2\n")
+    (read,) = [part.read() for part in splits(tmp_path / "wide.csv")]
+    assert read.to_pydict() == {"k": [2**64 - 1, 2**64 - 2, 5], "v": [1, 2, 3]}
+    assert open_source(tmp_path / "wide.csv").read_share(0, 1).points[0, 0] == 2.0**64
+    assert splits(tmp_path / "sums.csv")[0].read()["k"].to_pylist() == [1e20, 2.0**64]
+    (tmp_path / "small.csv").write_text("k,v\n1,1\n")
+    with pytest.raises(rp.InputError, match=r"wide.csv, line 2, column 'k' .* is not a whole number; name its type"):
+        [part.read() for part in splits([tmp_path / "wide.csv", tmp_path / "small.csv"])]
+
+
 def test_a_fit_reads_names_of_folders_by_choice(tmp_path):
     price = [5, 7, 11, 13]
     for year, town, rows in ((1, "a", "1,5\n2,7"), (2, "b", "4,11\n3,13")):
@@ -412,7 +455,7 @@ def test_invalid_csv_is_reported(tmp_path):
     path = tmp_path / "a.csv"
     for text, message in [
         ("a,b\n1,2\n3\n", "a.csv, line 3: 1 values, expected 2"),
-        ("a,a\n1,2\n", "two columns named 'a'"),
+        ("a,a\n1,2\n", "several columns named 'a'"),
         ('a,b\n1,"2\n3,4\n5,6\n', "a quoted field is not closed in the records from byte 4 on"),
         ('a,"b\n1,2\n', "a quoted field is not closed in the records from byte 0 on"),
         ("\n", "a.csv has no record and no header: it holds nothing but line ends"),
@@ -831,6 +874,15 @@ def test_whole_numbers_of_matrices_stay_exact(tmp_path):
     name.write_text(f"%%MatrixMarket matrix coordinate integer general\n3 3 1\n2 1 {2**63}\n")
     with pytest.raises(rp.InputError, match=r"a\.mtx: an entry is out of the range of int64"):
         splits(name)[0].read()
+
+
+def test_values_of_matrices_are_not_taken_from_other_lines(tmp_path):
+    path, banner = tmp_path / "a.mtx", "%%MatrixMarket matrix coordinate"
+    path.write_text(f"{banner} real general\n2 2 2\n1 1\n1 2 2 5\n")
+    with pytest.raises(rp.InputError, match=r"a\.mtx is damaged: a line has not 3 values, as its banner says"):
+        matrix_market.read_matrix(str(path))
+    path.write_text(f"{banner} pattern general\n\n2 2 2\n1\t1 \r\n\n 2  2", newline="")
+    assert matrix_market.read_matrix(str(path)).toarray().tolist() == [[1, 0], [0, 1]]
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])

@@ -18,6 +18,7 @@ from ripieno.algorithms.als import table as ratings
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.program import KMeansOptions
 from ripieno.files.results import save_array
+from ripieno.input import TableFiles
 from ripieno.input.matrix import open_source
 from ripieno.input.matrix.sparse_files import LibsvmFiles
 from varied import exhaustively
@@ -355,6 +356,17 @@ def test_columns_of_lists_are_matrices_in_files_and_frames(tmp_path):
         open_source(tmp_path / "uneven.parquet").read_share(0, 1)
     with pytest.raises(rp.InputError, match="columns 'vector', 'age' could each be the matrix"):
         rp.KMeans(1).fit(uneven.append_column("age", pa.array([0.5] * 5)))
+
+
+def test_a_missing_value_in_a_list_of_bytes_is_not_zero(tmp_path):
+    for kind in (pa.list_(pa.uint8()), pa.list_(pa.uint8(), 2)):
+        pq.write_table(pa.table({"v": pa.array([[3, 4], [1, None]], kind)}), tmp_path / "bytes.parquet")
+        with pytest.raises(
+            rp.InputError, match=r"bytes\.parquet, column 'v', row 1: value 1 is missing; pass missing="
+        ):
+            rp.KMeans(1).fit(tmp_path / "bytes.parquet")
+        model = rp.KMeans(1).fit(TableFiles(tmp_path / "bytes.parquet", missing="mean"))
+        assert model.cluster_centers_.tolist() == [[2.0, 4.0]]
 
 
 def test_stored_members_of_archives_are_compared_with_their_checksums(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -156,6 +157,74 @@ def test_k_means_and_sgd_accept_sparse_rows():
 def test_values_that_are_not_finite_are_found_in_any_type(name, dtype):
     with pytest.raises(rp.InputError, match=f"row 31, column 2: {name}"):
         rp.KMeans(2).fit(with_one(NOT_FINITE[name], dtype))
+
+
+# A null among categories. PyArrow's own conversion to NumPy makes it the last category.
+CODED = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0]), pa.array([5.0, 7.0]))
+NAMED = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0]), pa.array(["x", "y"]))
+CODES = pa.table({"a": CODED, "b": [1.0, 2.0, 3.0, 4.0]})
+POINTS = np.arange(8.0).reshape(4, 2)
+
+
+@pytest.mark.parametrize("given", [lambda: CODES, lambda: CODES.to_batches()[0], CODES.to_reader, CODES.to_pandas])
+def test_a_null_among_categories_is_a_missing_value(given):
+    with pytest.raises(rp.InputError, match="row 1, column 0: NaN"):
+        rp.KMeans(1).fit(given())
+
+
+@pytest.mark.parametrize(
+    ("fit", "message"),
+    [
+        (lambda: rp.LogisticRegression().fit(POINTS, NAMED), "y: 1 of 4"),
+        (
+            lambda: rp.LogisticRegression().fit(pa.table({"a": POINTS[:, 0], "l": NAMED}), target="l"),
+            "y, column 'l': 1",
+        ),
+        (lambda: rp.SparseSGD().fit(POINTS, NAMED), "y: 1 of 4"),
+        (lambda: rp.SparseSGD().fit(POINTS, ["a", None, "b", "b"]), "y: 1 of 4"),
+        (lambda: rp.LogisticRegression().fit(POINTS, pl.Series(["a", None, "b", "b"])), "y: 1 of 4"),
+        (lambda: rp.LogisticRegression().fit(POINTS, np.array(["a", None, "b", "b"])), "y: 1 of 4"),
+        (lambda: rp.Ridge().fit(CODES, target="a"), "y, column 'a': 1 of 4"),
+        (lambda: rp.Ridge().fit(POINTS, CODED), "y: 1 of 4"),
+        (lambda: rp.KMeans(1).fit(POINTS, sample_weight=CODED), "sample_weight: 1 of 4"),
+        (lambda: rp.PageRank().fit((range(4), range(4), CODED)), "edges: weights: 1 of 4"),
+        (lambda: rp.PageRank(personalization=(range(4), CODED)).fit(POINTS.astype(int)), "personalization: 1 of 4"),
+        (lambda: rp.ALS(1).fit((range(4), range(4), CODED)), "ratings: ratings: 1 of 4"),
+        (lambda: rp.ALS(1).fit((NAMED, range(4), range(4))), "ratings: users: 1 of 4"),
+    ],
+)
+def test_a_null_among_targets_and_weights_is_refused(fit, message):
+    with pytest.raises(rp.InputError, match=f"{message}.*missing"):
+        fit()
+
+
+def test_dates_are_no_features_and_no_targets():
+    days = np.array(["2020-01-01"] * 4, "M8[ms]")
+    for X in (pa.table({"a": days}), pd.DataFrame({"a": days}), pl.DataFrame({"a": days}), days[:, None]):
+        with pytest.raises(rp.InputError, match=r"X.*: the type of the values is .*, expected real numbers"):
+            rp.KMeans(1).fit(X)
+    with pytest.raises(rp.InputError, match=r"y: the type of the values is datetime64.*, expected real numbers"):
+        rp.Ridge().fit(POINTS, days)
+
+
+def test_booleans_in_bytes_are_booleans():
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 1, -1, 2], pa.int8()))
+    assert rp.KMeans(1).fit(pa.table({"a": flags})).cluster_centers_.tolist() == [[0.75]]
+
+
+def test_equal_names_of_columns_are_refused():
+    for frame in (pa.table([[1.0], [2.0]], ["a", "a"]), pd.DataFrame(POINTS, columns=["a", "a"])):
+        for options in ({}, {"columns": ["a"]}):
+            with pytest.raises(rp.InputError, match="X has several columns named 'a': expected different names"):
+                rp.KMeans(1).fit(frame, **options)
+
+
+def test_numbers_that_are_not_real_are_no_ratings_and_no_weights():
+    for values in (np.array([1 + 2j, 3]), np.array(["2020-01-01", "2020-01-02"], "M8[D]")):
+        with pytest.raises(rp.InputError, match=r"ratings: the type of the values is .*, expected numbers"):
+            rp.ALS(1).fit(([1, 2], [1, 2], values))
+        with pytest.raises(rp.InputError, match=r"edges: weights of type .*, expected real numbers"):
+            rp.PageRank().fit(([1, 2], [1, 2], values))
 
 
 HIDDEN = np.ma.masked_array(np.ones(40), np.arange(40) == 3)

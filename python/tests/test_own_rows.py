@@ -12,6 +12,8 @@ from unittest.mock import patch
 import networkx as nx
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from ripieno import algorithms
@@ -516,6 +518,19 @@ def test_a_damaged_copy_is_replaced_and_reported(world, tmp_path):
     assert model.inertia_ == pytest.approx(kmeans().fit(POINTS).inertia_, rel=1e-12)
     (note,) = [note for rank in model.report_.ranks for note in rank.notes]
     assert f"{damaged} on a is damaged" in note and "b/part-00002.npy is read instead" in note
+
+
+def test_splits_of_tables_may_differ_in_types_but_not_in_columns(world, tmp_path):
+    table = pa.table({"a": np.arange(6.0), "b": np.arange(6.0) ** 2})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(table.set_column(0, "a", pa.array(range(6))), tmp_path / "b.parquet")
+    pq.write_table(table.select(["b", "a"]), tmp_path / "c.parquet")
+    for workers in (1, 2):
+        same, other = (rp.input.splits([tmp_path / "a.parquet", tmp_path / f"{name}.parquet"]) for name in ("b", "c"))
+        model = rp.KMeans(1, engine=world(workers)).fit(same)
+        np.testing.assert_allclose(model.cluster_centers_, [[2.5, 55 / 6]])
+        with pytest.raises(rp.InputError, match=r"tables of different columns: a, b; and b, a|names of columns"):
+            rp.KMeans(1, engine=world(workers)).fit(other)
 
 
 def test_splits_of_every_format_are_input(world, tmp_path):

@@ -335,6 +335,7 @@ def test_a_descent_that_diverges_is_an_error(world, parameters):
         ("# nothing\n", "rows has no rows"),
         ("", "rows has no rows"),
         ("1 1:2\n0 2:inf\n", "rows: index 2 has the value inf"),
+        ("1 1:2\nnan 2:3\n", "rows: the label of a line is nan"),
         ("1 1:2\n0 3000000000:1\n", "rows: an index is above 2147483646"),
     ],
 )

@@ -223,11 +223,22 @@ def test_ids_of_ratings_may_be_of_any_type(tmp_path):
     assert users((np.array([True, False, True, False]), [1, 2, 3, 4], values)) == [0, 1]
     days = pa.array([3, 1, 3, 2], pa.int32()).cast(pa.date32())
     assert users(pa.table({"user": days, "item": [1, 2, 3, 4], "rating": values}))[0] == "1970-01-02"
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes([each] * 16) for each in b"abca"], pa.binary(16)))
+    assert users((uuids, [1, 2, 3, 4], values))[0] == "61616161-6161-6161-6161-616161616161"
+    with pytest.raises(rp.InputError, match=r"users: fractions from 2\^53 on are not exact: expected whole numbers"):
+        users((np.array([1, 2, 3, 2.0**53]), [1, 2, 3, 4], values))
     (tmp_path / "r.csv").write_text("user;item;rating\n01;2;1,5\n02;3;NA\n1;2;2,5\n")
     options = {"types": {"user": "string"}, "decimal": ","}
     assert users(TableFiles(tmp_path / "r.csv", missing="drop", **options)) == ["01", "1"]
     with pytest.raises(rp.InputError, match=r"column 'rating' has missing values; .* missing='drop'"):
         users(TableFiles(tmp_path / "r.csv", **options))
+
+
+def test_pairs_in_files_may_have_ids_of_different_widths(tmp_path):
+    model = rp.ALS(1, max_iter=1, random_state=0).fit(([1, 2, 3], [1, 2, 3], [1.0, 2.0, 3.0]))
+    for at, kind in enumerate((pa.int32(), pa.int64())):
+        pq.write_table(pa.table({"user": pa.array([1, 2], kind), "item": [2, 3]}), tmp_path / f"{at}.parquet")
+    assert len(model.predict([tmp_path / "0.parquet", tmp_path / "1.parquet"])) == 4
 
 
 def test_commands_have_the_options_of_tables(tmp_path, monkeypatch, capsys):

@@ -30,6 +30,8 @@ fn lines_of_every_form_are_read() {
             edges(&[(1, 2), (2, 1)], &[0.5, 3.0], &[]),
         ),
         ("1 2 0.5 x\n2 1\n", ThirdField::Ignored, edges(&[(1, 2), (2, 1)], &[], &[])),
+        ("1 2\r3 4\r# x\r\r5 6\r\n", ThirdField::Rejected, edges(&[(1, 2), (3, 4), (5, 6)], &[], &[])),
+        ("1 2 0.5\r2 1 3 x\r", ThirdField::Weight, edges(&[(1, 2), (2, 1)], &[0.5, 3.0], &[])),
         ("4611686018427387903 0\n", ThirdField::Rejected, edges(&[(4611686018427387903, 0)], &[], &[])),
     ] {
         assert_eq!(parse_edges(text.as_bytes(), third), Ok(want), "{text:?}");
@@ -46,6 +48,8 @@ fn an_invalid_line_is_reported() {
         ("1;2", ThirdField::Rejected, Reason::NotAnId),
         ("1 2x", ThirdField::Rejected, Reason::NotAnId),
         ("1 2.5", ThirdField::Rejected, Reason::NotAnId),
+        ("1 2.5", ThirdField::Weight, Reason::NotAnId),
+        ("1 2-5 7", ThirdField::Weight, Reason::NotAnId),
         ("-1 2", ThirdField::Rejected, Reason::NegativeId),
         ("1 -2", ThirdField::Rejected, Reason::NegativeId),
         ("1 2,-3", ThirdField::Rejected, Reason::NegativeId),

@@ -10,7 +10,7 @@ from sklearn.utils.validation import _check_sample_weight
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, RowsInMemory
 from ripieno.input.matrix.sparse_files import LibsvmFiles
-from ripieno.wire.arrays import check_unmasked
+from ripieno.wire.arrays import check_complete
 
 
 def checked_weights(
@@ -25,7 +25,7 @@ def checked_weights(
     """
     if sample_weight is None:
         return None
-    check_unmasked(sample_weight, "sample_weight")
+    check_complete(sample_weight, "sample_weight")
     weights: NDArray[np.float64]
     try:
         # scikit-learn rejects weights that are all 0. `LocalRows` checks the number of own weights.

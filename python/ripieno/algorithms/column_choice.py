@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ripieno.errors import InputError, MissingColumn
+from ripieno.wire.arrays import check_complete
 
 if TYPE_CHECKING:
     from ripieno.input import TableFiles
@@ -114,9 +115,21 @@ def chosen(X: Any, y: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     if isinstance(y, str):
         if y not in names:
             raise MissingColumn("y", y, "X", names)
-        target, y = y, frame[y].to_numpy()
+        target, y = y, target_values(frame, y)
     read = TableOptions(**options).chosen("X", names)
     return _selected(frame, [name for name in read if name != target]), y
+
+
+def target_values(frame: Any, name: str) -> Any:
+    """Return a column of a frame as an array.
+
+    Raises
+    ------
+    InputError
+        A value of a table is missing.
+    """
+    check_complete(frame[name], f"y, column {name!r}")
+    return frame[name].to_numpy()
 
 
 def fitted_columns(estimator: Any, X: Any) -> Any:
@@ -158,17 +171,18 @@ def _frame(X: Any) -> Any:
     """Return a frame of pandas or polars, or other data with named columns as a table; None for other data."""
     import pyarrow as pa
 
-    from ripieno.files.frames import arrow_stream_as_table
+    from ripieno.files.frames import arrow_stream_as_table, check_names
 
     X = arrow_stream_as_table(X)
     if hasattr(X, "__dask_graph__"):
         X = X.compute()
-    if isinstance(X, pa.RecordBatch):
-        X = pa.Table.from_batches([X])
     is_frame = isinstance(X, pa.Table) or (
         getattr(X, "ndim", 2) == 2 and (hasattr(X, "iloc") or hasattr(X, "to_arrow"))
     )
-    return X if is_frame and len(_names(X)) else None
+    if not is_frame or not len(_names(X)):
+        return None
+    check_names(_names(X), "X")
+    return X
 
 
 def _names(frame: Any) -> Sequence[str]:

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
+from pyarrow.types import is_nested, is_temporal
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names, validate_data
 
 from ripieno.algorithms.column_choice import fitted_columns
 from ripieno.errors import InputError, MissingColumn
-from ripieno.files.frames import arrow_stream_as_table, is_list, list_column, list_matrix, without_index
+from ripieno.files.frames import (
+    arrow_stream_as_table,
+    as_numbers,
+    check_names,
+    frame_as_table,
+    list_column,
+    list_matrix,
+    without_index,
+)
 from ripieno.files.sources import File, PathLike, expand_keyed
 from ripieno.input import Split, TableFiles
 from ripieno.input.columns.patches import PatchText
+from ripieno.input.columns.source import IGNORE_HINT
 from ripieno.input.matrix import BinaryFiles, Dataset, InMemorySparse, RowsInMemory, is_path_like, open_source
 from ripieno.input.matrix.dataset import SUFFIXES
 from ripieno.input.matrix.sparse_files import LibsvmFiles, SparseFiles
@@ -139,31 +150,45 @@ def rows_in_memory(X: Any) -> Any:
     X = arrow_stream_as_table(X)
     if hasattr(X, "__dask_graph__"):
         return X.compute()
-    if isinstance(X, pa.Table) or (hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__")):
-        return _table_in_memory(without_index(pa.table(X)))
+    if isinstance(X, pa.Table):
+        return _table_in_memory(without_index(X))
     if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "__array__"):
         raise InputError(f"X: a {type(X).__name__} has no rows yet: expected the result of its collect()")
-    if hasattr(X, "__arrow_c_stream__") and hasattr(X, "to_arrow"):
-        # A polars frame; scikit-learn accepts its columns unless they contain lists.
-        table = X.to_arrow()
-        return _table_in_memory(table) if any(is_list(kind) for kind in table.schema.types) else X
+    if hasattr(X, "__arrow_c_stream__") and (hasattr(X, "to_arrow") or not hasattr(X, "__array__")):
+        # A frame of polars.
+        return _table_in_memory(X.to_arrow() if hasattr(X, "to_arrow") else without_index(pa.table(X)))
     if hasattr(X, "iloc") and getattr(X, "ndim", 0) == 2 and len(X):
+        if all(isinstance(name, str) for name in X.columns):
+            check_names(list(X.columns), "X")
+        _check_types({name: kind for name, kind in X.dtypes.items() if getattr(kind, "kind", "O") in "mM"})
         first = X.iloc[0]
         lists = [at for at, value in enumerate(first) if isinstance(value, list | np.ndarray)]
         if lists:
-            return _table_in_memory(pa.Table.from_pandas(X, preserve_index=False))
+            return _table_in_memory(frame_as_table(X, "numbers or lists of numbers")[0])
     check_unmasked(X, "X")
+    if getattr(getattr(X, "dtype", None), "kind", "O") in "mM":
+        raise InputError(f"X: the type of the values is {X.dtype}, expected real numbers")
     return X
 
 
+def _check_types(wrong: Mapping[str, Any]) -> None:
+    """Raise `InputError` if there are columns of these types, such as dates: NumPy converts them to numbers."""
+    for name, kind in wrong.items():
+        hint = IGNORE_HINT.format(name=name)
+        raise InputError(f"X, column {name!r}: the type of the values is {kind}, expected real numbers{hint}")
+
+
 def _table_in_memory(table: pa.Table) -> Any:
-    """Return a table as it is, or its column of lists as an array."""
+    """Return a table with numbers as in files, or its column of lists as an array."""
+    check_names(table.column_names, "X")
+    table = pa.table([as_numbers(column) for column in table.columns], table.column_names)
     lists = list_column(table.schema, "X")
-    if lists is None or not len(table):
+    lengths = [] if lists is None else pc.list_value_length(table[lists.name]).drop_null()
+    if lists is None or not len(lengths):
+        kinds = {field.name: field.type for field in table.schema}
+        _check_types({name: kind for name, kind in kinds.items() if is_temporal(kind) or is_nested(kind)})
         return table
-    column = table[lists.name]
-    width = lists.type.list_size if pa.types.is_fixed_size_list(lists.type) else len(column[0])
-    return list_matrix(column, width, f"X, column {lists.name!r}")
+    return list_matrix(table[lists.name], lengths[0].as_py(), f"X, column {lists.name!r}")
 
 
 def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, target: int | None = None) -> None:

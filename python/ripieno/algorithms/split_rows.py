@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ripieno.algorithms.column_choice import target_values
 from ripieno.algorithms.parameters import names_of, parameters_of
 from ripieno.errors import InputError, MissingColumn
 from ripieno.files.sources import EmptyFile
@@ -78,8 +79,14 @@ def read(splits: Sequence[Split], *, libsvm: bool) -> tuple[Any, list[int]]:
     if len({type(part) for part in nonempty}) > 1:
         raise InputError(f"{splits[0]} and others are of different formats: expected splits of one format")
     rows = nonempty[0]
-    if len(nonempty) > 1:
-        rows = pa.concat_tables(nonempty) if isinstance(rows, pa.Table) else np.concatenate(nonempty)
+    if isinstance(rows, pa.Table):
+        other = next((part for part in nonempty if part.column_names != rows.column_names), None)
+        if other is not None:
+            names = "; and ".join(", ".join(each.column_names) for each in (rows, other))
+            raise InputError(f"tables of different columns: {names}: expected the same columns in the same order")
+        rows = pa.concat_tables(nonempty, promote_options="permissive")
+    elif len(nonempty) > 1:
+        rows = np.concatenate(nonempty)
     is_text = libsvm and splits[0].format.name == "text"
     return LibsvmFiles(tuple(LibsvmText(split.path, LISTS, 0) for split in splits), rows) if is_text else rows, counts
 
@@ -95,7 +102,7 @@ def without_target(X: Any, name: str) -> tuple[Any, Any]:
     names = X.column_names if isinstance(X, pa.Table) else []
     if name not in names:
         raise MissingColumn("y", name, "the table of the splits", names)
-    return X.drop_columns([name]), X[name].to_numpy()
+    return X.drop_columns([name]), target_values(X, name)
 
 
 def _rows(split: Split, *, libsvm: bool) -> Any:

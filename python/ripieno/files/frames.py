@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,11 @@ from ripieno.errors import InputError
 
 #: The kinds of dtypes of real numbers.
 NUMBERS = "biuf"
+#: The kinds of dtypes that NumPy converts to real numbers with a loss: complex numbers, periods and dates.
+NO_NUMBERS = "cmM"
+#: Arrow's names of booleans that are stored as bytes, and of UUIDs.
+BOOL8 = "arrow.bool8"
+UUID = "arrow.uuid"
 _UNNAMED = re.compile(r"__index_level_\d+__")
 
 
@@ -29,6 +34,13 @@ def index_columns(schema: pa.Schema) -> tuple[str, ...]:
     # A range index has no column, only a start, stop and step.
     named = {name for name in described if isinstance(name, str)}
     return tuple(name for name in schema.names if name in named or _UNNAMED.fullmatch(name))
+
+
+def check_names(names: Sequence[Any], where: str, hint: str = "") -> None:
+    """Raise `InputError` if two columns have the same name. The message ends with the hint."""
+    if len(set(names)) < len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise InputError(f"{where} has several columns named {twice!r}: expected different names{hint}")
 
 
 def without_index(table: pa.Table) -> pa.Table:
@@ -54,7 +66,7 @@ def frame_as_table(frame: Any, what: str) -> tuple[pa.Table, str]:
 
 
 def arrow_stream_as_table(X: Any) -> Any:
-    """Return an Arrow stream or a list of record batches as a table, and other data unchanged.
+    """Return an Arrow stream, or record batches, as a table, and other data unchanged.
 
     An Arrow stream can be read only once.
 
@@ -65,6 +77,8 @@ def arrow_stream_as_table(X: Any) -> Any:
     """
     if isinstance(X, list | tuple) and X and all(isinstance(each, pa.RecordBatch) for each in X):
         return pa.Table.from_batches(X)
+    if isinstance(X, pa.RecordBatch):
+        return pa.Table.from_batches([X])
     if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__") and not hasattr(X, "num_rows"):
         return pa.table(X)
     if isinstance(X, Iterator):
@@ -86,7 +100,7 @@ def number_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return number_type(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType):
-        return number_type(kind.storage_type)
+        return pa.bool_() if kind.extension_name == BOOL8 else number_type(kind.storage_type)
     return pa.float64() if pa.types.is_decimal(kind) else kind
 
 
@@ -96,18 +110,23 @@ def as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(kind):
         return as_numbers(column.cast(kind.value_type))
     if isinstance(kind, pa.BaseExtensionType):
-        return as_numbers(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type))
+        stored = pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
+        return stored.cast(pa.bool_()) if kind.extension_name == BOOL8 else as_numbers(stored)
     # Arrow's own conversion of decimals is not to the nearest number.
     return column.cast(pa.string()).cast(pa.float64()) if pa.types.is_decimal(kind) else column
 
 
 def plain_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return categories as their values, and decimals without a fraction as int64 if they fit; others unchanged."""
+    """Return categories as their values, whole decimals as int64 if they fit, and UUIDs as text; others unchanged."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         # Arrow selects no views of strings.
         kind = pa.large_string() if is_text(kind) else kind.value_type
         return plain_ids(pa.chunked_array([c.dictionary.cast(kind).take(c.indices) for c in column.chunks], kind))
+    if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name != UUID:
+            return as_numbers(column)
+        return pa.chunked_array([[None if each is None else str(each) for each in column.to_pylist()]], pa.string())
     if pa.types.is_decimal(kind) and kind.scale <= 0:
         with suppress(pa.ArrowInvalid):
             return column.cast(pa.int64())

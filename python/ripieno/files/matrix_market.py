@@ -30,6 +30,10 @@ FIELDS: dict[str, type[np.number[Any]]] = {
 SYMMETRIES = {"general": 0, "symmetric": 1, "skew-symmetric": -1, "hermitian": 1}
 LINE_BYTES_MAX = 1 << 20
 COUNT_MAX = 2**63 - 1
+#: Lines of as many values as an entry has, and empty lines.
+_ROWS = {
+    count: re.compile(rb"(?:[ \t]*+(?:[^\s]++[ \t]*+){%d}\r?(?:\n|$)|[ \t]*+\r?\n)*+\s*" % count) for count in (2, 3)
+}
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ def read_matrix(path: str, start: int = 0, stop: int | None = None) -> Any:
         info = _info(path, file)
         text = b"".join(held(path, iter(lambda: file.read(READ_BYTES), b"")))
     width = LAYOUTS[info.layout] - (info.field == "pattern")
+    if info.layout == "coordinate" and not _ROWS[width].fullmatch(text):
+        raise InputError(f"{path} is damaged: a line has not {width} values, as its banner says")
     values = _values(path, text, info.dtype)
     if len(values) != info.stored_count * width:
         found = len(values) / width

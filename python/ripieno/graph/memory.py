@@ -11,12 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.frames import frame_as_table, is_text, without_index
+from ripieno.files.frames import NO_NUMBERS, frame_as_table, is_text, without_index
 from ripieno.graph.edge_files import LARGEST_ID, choose_columns, table_edges
 from ripieno.graph.edges import Edges
 from ripieno.graph.names import named_edges
 from ripieno.input.shares import even_range
-from ripieno.wire.arrays import check_unmasked
+from ripieno.wire.arrays import check_complete
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,10 @@ def checked(
         raise InputError(f"{where}: {len(sources)} sources and {len(targets)} targets")
     if weights is None or not weighted:
         return Edges(sources, targets)
-    check_unmasked(weights, f"{where}: weights")
+    check_complete(weights, f"{where}: weights")
+    dtype = np.asarray(weights).dtype
+    if dtype.kind in NO_NUMBERS:
+        raise InputError(f"{where}: weights of type {dtype}, expected real numbers")
     weights = np.ascontiguousarray(weights, np.float64)
     if weights.shape != sources.shape:
         raise InputError(f"{where}: weights of shape {weights.shape} for {len(sources)} edges")
@@ -112,7 +115,7 @@ def matrix_edges(matrix: Any, *, weighted: bool, where: str) -> Edges:
 
 
 def _ids(ids: Any, where: str, first: int) -> NDArray[np.int64]:
-    check_unmasked(ids, where)
+    check_complete(ids, where)
     ids = np.asarray(ids)
     if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
         raise InputError(f"{where}: ids of type {ids.dtype} and shape {ids.shape}, expected whole numbers in a row")

@@ -77,6 +77,21 @@ def check_unmasked(value: Any, what: str) -> None:
         raise InputError(f"{what}: {hidden.sum()} of {value.size} are masked{where}: fill or drop them")
 
 
+def check_complete(value: Any, what: str) -> None:
+    """Raise `InputError` if `value` has masked elements, nulls of Arrow, or None among objects.
+
+    PyArrow converts a null among categories to the last category.
+    """
+    check_unmasked(value, what)
+    # It is a method of columns of polars.
+    null_count = getattr(value, "null_count", 0)
+    null_count = null_count() if callable(null_count) else null_count
+    if isinstance(value, list | tuple) or getattr(getattr(value, "dtype", None), "kind", None) == "O":
+        null_count = sum(each is None for each in value)
+    if isinstance(null_count, int) and null_count:
+        raise InputError(f"{what}: {null_count} of {len(value)} are missing: fill or drop them")
+
+
 def resolved_operation(op: Any, value: Any) -> Any:
     """Resolve `op` for `value`: return the name of an operation, or the function that combines such values.
 

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ripieno._checks import check_count
+from ripieno.algorithms.inputs import rows_in_memory
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input import TableFiles
 from ripieno.input.matrix import Dataset, RowsInMemory, is_path_like, open_source
-from ripieno.wire.arrays import check_unmasked
+from ripieno.wire.arrays import check_complete, check_unmasked
 from ripieno.xgboost.network import network
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class LabeledRows:
             source: Dataset | RowsInMemory = open_source(X)
         else:
             check_unmasked(X, name)
-            rows = np.asarray(X)
+            rows = np.asarray(rows_in_memory(X))
             if rows.ndim != 2 or rows.dtype.kind not in "biuf":
                 raise InputError(f"{name}: shape {rows.shape}, dtype {rows.dtype}: expected rows of numbers")
             source = RowsInMemory(rows)
@@ -201,7 +202,7 @@ def _checked(name: str) -> str:
 def _one_each(given: Any, source: Dataset | RowsInMemory, what: str) -> NDArray[Any] | None:
     if given is None:
         return None
-    check_unmasked(given, what)
+    check_complete(given, what)
     found = np.asarray(given)
     if found.ndim != 1 or found.dtype.kind not in "biuf":
         raise InputError(f"{what}: shape {found.shape}, dtype {found.dtype}: expected a number for each row")

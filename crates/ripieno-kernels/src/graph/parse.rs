@@ -3,6 +3,7 @@
 //! Lines are `source target`, `source target weight`, or lists `source<TAB>target,target,…`; a tab without a following
 //! field is an empty list. Fields behind a weight are skipped, such as the times of KONECT. networkx writes attributes:
 //! `source target {}` or `source target {'weight': 3.5}`. Empty lines and lines that start with `#` or `%` are skipped.
+//! Lines end with LF, CR LF or CR.
 //! Cost: a few instructions per byte.
 
 use std::fmt;
@@ -85,7 +86,7 @@ pub fn parse_edges(text: &[u8], third: ThirdField) -> Result<EdgeColumns, Malfor
         let offset = cursor.at;
         match cursor.peek() {
             None => return Ok(edges),
-            Some(b'\n') => cursor.at += 1,
+            Some(b'\n' | b'\r') => cursor.at += 1,
             Some(b'#' | b'%') => cursor.skip_line(),
             Some(_) => cursor.edges(&mut edges, third).map_err(|reason| MalformedLine { offset, reason })?,
         }
@@ -105,14 +106,14 @@ impl TextCursor<'_> {
     }
 
     fn at_line_end(&self) -> bool {
-        matches!(self.peek(), None | Some(b'\n'))
+        matches!(self.peek(), None | Some(b'\n' | b'\r'))
     }
 
-    /// Skip blanks and carriage returns. Return whether a tab was among them.
+    /// Skip blanks. Return whether a tab was among them.
     #[inline(always)]
     fn skip_blanks(&mut self) -> bool {
         let mut tab = false;
-        while let Some(byte @ (b' ' | b'\t' | b'\r')) = self.peek() {
+        while let Some(byte @ (b' ' | b'\t')) = self.peek() {
             tab |= byte == b'\t';
             self.at += 1;
         }
@@ -154,6 +155,7 @@ impl TextCursor<'_> {
         let begin = self.at;
         self.skip_blanks();
         match third {
+            ThirdField::Weight if self.at == begin && !self.at_line_end() => return Err(Reason::NotAnId),
             ThirdField::Weight => {
                 edges.weights.push(self.weight()?);
                 self.skip_line();

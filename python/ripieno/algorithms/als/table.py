@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError, MissingColumn
-from ripieno.files.frames import frame_as_table, plain_ids, without_index
+from ripieno.files.frames import NO_NUMBERS, as_numbers, frame_as_table, plain_ids, without_index
 from ripieno.files.sources import absolute_paths, describe_paths
 from ripieno.input import Split, share, splits
 from ripieno.input.columns import TableOptions, paths_and_options
@@ -21,7 +21,7 @@ from ripieno.input.columns.csv import Csv
 from ripieno.input.cutting import TABLES
 from ripieno.input.matrix import is_path_like
 from ripieno.input.shares import even_range
-from ripieno.wire.arrays import check_unmasked
+from ripieno.wire.arrays import check_complete
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -33,6 +33,7 @@ NAMES = {
     "rating": ("rating", "r", "value", "count", "plays", "score", "weight"),
 }
 EXPECTED_INPUT = "expected a sparse matrix of SciPy, a table, a tuple (users, items, ratings), or paths of tables"
+TYPES_DIFFER = "{}: whole numbers in some files, strings in others: expected the same type in all files"
 DROP_HINT = "; pass missing='drop' to leave these rows out"
 
 
@@ -127,10 +128,6 @@ class RatingFiles:
         """Read all ratings."""
         return _concatenated([self._read(split) for split in self._splits(1)])
 
-    def read_columns(self) -> pa.Table:
-        """Read the columns of users and items. A column of ratings is not required."""
-        return pa.concat_tables([split.read() for split in self._cut(1)])
-
     def read_share(self, comm: Communicator, *, implicit: bool) -> tuple[NumberedRatings, NDArray[Any], NDArray[Any]]:
         """Return one rank's ratings, and the ids of all users and items."""
         with agreement(comm):
@@ -142,10 +139,8 @@ class RatingFiles:
             )
         return numbered_across_ranks(comm, own)
 
-    def _splits(self, count: int) -> list[Split]:
-        return [self._with_float_ratings(split) for split in self._cut(count)]
-
-    def _cut(self, count: int) -> list[Split]:
+    def cut(self, count: int) -> list[Split]:
+        """Return splits of tables."""
         arguments = asdict(self.options) | {"columns": self.columns}
         del arguments["missing"], arguments["id"]
         cut = splits(self.paths, count=count, **arguments)
@@ -155,6 +150,9 @@ class RatingFiles:
                 f"{not_table.path} is read as {not_table.format.name}: expected a table: {', '.join(TABLES)}"
             )
         return cut
+
+    def _splits(self, count: int) -> list[Split]:
+        return [self._with_float_ratings(split) for split in self.cut(count)]
 
     def _with_float_ratings(self, split: Split) -> Split:
         """Return a split that reads ratings as float64.
@@ -197,7 +195,7 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
                        _values(entries.data, "the matrix"))  # fmt: skip
     if isinstance(ratings, tuple) and len(ratings) == 3:
         for name, column in zip(NAMES, ratings, strict=True):
-            check_unmasked(column, f"ratings: {name}s")
+            check_complete(column, f"ratings: {name}s")
         users, items, values = ratings
         found = Triples(as_ids(users, "users"), as_ids(items, "items"), _values(values, "ratings"))
         if not len(found.users) == len(found.items) == len(found.values):
@@ -221,16 +219,20 @@ def pairs_of(pairs: Any, columns: Sequence[str] | None) -> tuple[pa.Array, pa.Ar
     if is_path_like(paths):
         chosen = columns or options.columns
         files = RatingFiles(tuple(absolute_paths(paths)), None if chosen is None else chosen[:2], options)
-        pairs, columns = files.read_columns(), files.columns
-    if _is_frame(pairs):
-        table, columns, where = _in_memory(pairs, columns)
-        user, item = _rating_columns(table.column_names, columns, where, ("user", "item"))
-        users, items = (as_ids(table[name], f"{where}: column {name!r}") for name in (user, item))
+        found = [_pairs(split.read(), files.columns, split.path) for split in files.cut(1)]
+        users, items = (_joined([each[at] for each in found], name) for at, name in enumerate(("users", "items")))
         return users, items
+    if _is_frame(pairs):
+        return _pairs(*_in_memory(pairs, columns))
     array = np.asarray(pairs)
     if array.ndim != 2 or array.shape[1] != 2:
         raise InputError(f"pairs of shape {array.shape}: expected users and items, a table of both, or shape (n, 2)")
     return as_ids(array[:, 0], "users"), as_ids(array[:, 1], "items")
+
+
+def _pairs(table: pa.Table, columns: Sequence[str] | None, where: str) -> tuple[pa.Array, pa.Array]:
+    user, item = _rating_columns(table.column_names, columns, where, ("user", "item"))
+    return as_ids(table[user], f"{where}: column {user!r}"), as_ids(table[item], f"{where}: column {item!r}")
 
 
 def _is_frame(ratings: Any) -> bool:
@@ -265,9 +267,12 @@ def as_ids(ids: Any, what: str) -> pa.Array:
             raise InputError(f"{what}: {found.null_count} are missing: expected an id for each rating")
         if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
             return found.cast(pa.int64())
+        found = found.cast(pa.float64()) if pa.types.is_floating(kind) else found
         if pa.types.is_floating(kind) and pc.all(pc.equal(pc.floor(found), found)).as_py():
             # pandas converts integers to floats if some are missing.
-            return found.cast(pa.float64()).cast(pa.int64())
+            if pc.any(pc.greater_equal(pc.abs(found), 2.0**53)).as_py():
+                raise InputError(f"{what}: fractions from 2^53 on are not exact: expected whole numbers or strings")
+            return found.cast(pa.int64())
         if pa.types.is_null(kind) or not len(found):
             return pa.array([], pa.int64())
         if not pa.types.is_floating(kind) and not pa.types.is_nested(kind):
@@ -324,7 +329,7 @@ def _numbers(comm: Communicator, ids: pa.Array, what: str) -> tuple[NDArray[np.i
     places, own = numbered(ids)
     parts = [part for part in comm.allgather(own) if len(part)]
     if len({part.dtype.kind for part in parts}) > 1:
-        raise InputError(f"{what}: whole numbers in some files, strings in others: expected the same type in all files")
+        raise InputError(TYPES_DIFFER.format(what))
     labels = np.unique(np.concatenate(parts)) if parts else own
     return np.searchsorted(labels, own).astype(np.int32)[places], labels
 
@@ -340,13 +345,15 @@ def _concatenated(parts: Sequence[Triples]) -> Triples:
         return parts[0]
     if not parts:
         return empty_triples()
-    for name in ("users", "items"):
-        if len({getattr(part, name).type for part in parts}) > 1:
-            raise InputError(
-                f"{name}: whole numbers in some files, strings in others: expected the same type in all files"
-            )
-    users, items = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("users", "items"))
+    users, items = (_joined([getattr(part, name) for part in parts], name) for name in ("users", "items"))
     return Triples(users, items, np.concatenate([part.values for part in parts]))
+
+
+def _joined(parts: Sequence[pa.Array], what: str) -> pa.Array:
+    """Return the ids of all files in one array."""
+    if len({part.type for part in parts}) > 1:
+        raise InputError(TYPES_DIFFER.format(what))
+    return pa.concat_arrays(parts)
 
 
 def _from_table(
@@ -358,7 +365,7 @@ def _from_table(
     for name in (user, item, rating):
         if table[name].null_count:
             raise InputError(f"{where}: column {name!r} has missing values{hint}")
-    values = _values(table[rating].to_numpy(), f"{where}: column {rating!r}")
+    values = _values(as_numbers(table[rating]).to_numpy(), f"{where}: column {rating!r}")
     users, items = (as_ids(table[name], f"{where}: column {name!r}") for name in (user, item))
     return Triples(users, items, values)
 
@@ -389,9 +396,13 @@ def _rating_columns(
 def _values(values: Any, where: str) -> NDArray[np.float32]:
     try:
         array = np.asarray(values)
+        if array.dtype.kind in NO_NUMBERS:
+            raise InputError(f"{where}: the type of the values is {array.dtype}, expected numbers")
         if array.dtype.kind not in "iufb" and len(array):
             array = array.astype(np.float64)
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(array, np.float32)
     except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{where}: expected numbers: {error}") from error

@@ -35,8 +35,9 @@ from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
+from ripieno.files.frames import NO_NUMBERS
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory, open_source
-from ripieno.wire.arrays import check_unmasked
+from ripieno.wire.arrays import check_complete
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -185,7 +186,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, LinearParameters, ObservedE
         self._target_name = y if isinstance(y, str) else None
         if isinstance(y, str) and is_in_files(X):
             return open_with_target(self, X, y, reset=True)
-        check_unmasked(y, "y")
+        check_complete(y, "y")
         if is_in_files(X):
             return open_rows(self, X, reset=True), checked_targets(y)
         sparse = issparse(X)
@@ -296,6 +297,9 @@ def checked_targets(y: ArrayLike) -> NDArray[np.float64]:
     InputError
         The targets are not finite numbers, or have more dimensions.
     """
+    dtype = np.asarray(y).dtype
+    if dtype.kind in NO_NUMBERS:
+        raise InputError(f"y: the type of the values is {dtype}, expected real numbers")
     try:
         targets = np.ascontiguousarray(y, np.float64)
     except (TypeError, ValueError) as error:

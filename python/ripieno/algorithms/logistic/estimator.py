@@ -40,7 +40,7 @@ from ripieno.errors import InputError
 from ripieno.input import TableFiles
 from ripieno.input.matrix import BinaryFiles, InMemorySparse, LocalRows, RowsInMemory
 from ripieno.input.matrix.sparse_files import LibsvmFiles
-from ripieno.wire.arrays import check_unmasked
+from ripieno.wire.arrays import check_complete
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -242,7 +242,7 @@ class LogisticRegression(LinearClassifier, LogisticParameters, IterativeEstimato
 
     def _checked_arrays(self, X: Any, y: Any) -> tuple[Any, Any]:
         X = rows_in_memory(X)
-        check_unmasked(y, "y")
+        check_complete(y, "y")
         sparse = issparse(X)
         matrix, labels = validate_data(
             self,

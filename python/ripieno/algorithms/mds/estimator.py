@@ -32,6 +32,7 @@ from ripieno.algorithms.own_rows import agreed, opening, own_points, rows_of
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
+from ripieno.files.frames import as_numbers
 from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory, open_source
 from ripieno.wire.arrays import check_unmasked
 
@@ -293,7 +294,9 @@ class MDS(MDSParameters, IterativeEstimator, ObservedEstimator):
 
 def _in_order(X: Any, order: NDArray[np.int64]) -> NDArray[Any]:
     """Return rows of a square matrix with its columns in the order of the ranks' rows."""
-    rows: NDArray[Any] = np.column_stack([each.to_numpy() for each in X.columns]) if isinstance(X, pa.Table) else X
+    rows: NDArray[Any] = (
+        np.column_stack([as_numbers(each).to_numpy() for each in X.columns]) if isinstance(X, pa.Table) else X
+    )
     if rows.ndim != 2 or rows.shape[1] != len(order):
         raise InputError(f"X has {len(order)} rows and shape (…, {rows.shape[-1]}): expected a square matrix")
     return np.ascontiguousarray(rows[:, order])

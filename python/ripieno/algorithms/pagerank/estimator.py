@@ -21,7 +21,7 @@ from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.graph import Graph
-from ripieno.wire.arrays import check_unmasked
+from ripieno.wire.arrays import check_complete
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -171,7 +171,7 @@ def _vertex_weights(name: str, probabilities: Probabilities | None, graph: Graph
             vertices, values = list(probabilities), list(probabilities.values())
         else:
             for column in probabilities:
-                check_unmasked(column, name)
+                check_complete(column, name)
             vertices, values = (np.asarray(column).tolist() for column in probabilities)
         if graph.labels is not None:
             numbers = {label: number for number, label in enumerate(graph.labels.tolist())}

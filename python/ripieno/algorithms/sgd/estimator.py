@@ -33,7 +33,7 @@ from ripieno.files.sources import PathLike
 from ripieno.input import Split
 from ripieno.input.matrix import InMemorySparse, LocalRows, RowShare
 from ripieno.input.matrix.sparse_files import LibsvmFiles
-from ripieno.wire.arrays import check_unmasked
+from ripieno.wire.arrays import check_complete
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -243,7 +243,7 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
 
     def _checked_arrays(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         X = rows_in_memory(X)
-        check_unmasked(y, "y")
+        check_complete(y, "y")
         matrix, y = validate_data(self, X, y, reset=reset, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         return matrix, y

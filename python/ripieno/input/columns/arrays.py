@@ -37,6 +37,7 @@ from ripieno.input.split import Range, Split
 
 MEMBER_NAME = "vectors"
 LOCAL_HEADER_BYTES = 30
+SPARSE = "{} is a sparse matrix, which is not read here: expected dense rows"
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class StoredArray:
     def npz(cls, path: str) -> Self:
         """Choose the array named `vectors` of an archive, or its only two-dimensional array, and read its header."""
         with opened_archive(path) as archive:
+            if {"format", "shape"} <= set(member_names(archive)):
+                raise InputError(SPARSE.format(path))
             arrays = [each for info in archive.infolist() for each in cls._members(path, archive, info)]
             named = [array for array in arrays if array.member == f"{MEMBER_NAME}.npy"]
             if len(named or arrays) != 1:
@@ -284,7 +287,7 @@ class MarketArray:
         """Read the banner and the line of sizes."""
         info = matrix_market.read_info(path)
         if info.layout != "array":
-            raise InputError(f"{path} is a sparse matrix, which is not read here: expected dense rows")
+            raise InputError(SPARSE.format(path))
         return cls(path, info.shape, info.dtype)
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from ripieno.errors import InputError
+from ripieno.files.frames import check_names
 from ripieno.files.sources import (
     EmptyFile,
     File,
@@ -144,15 +147,26 @@ class Csv:
             )
             begin, sample = next(records, (dialect.body, b""))
         names = dialect.names
-        try:
-            table = pa.csv.read_csv(
+
+        def read(**given: Any) -> pa.Table:
+            is_grouped = options.thousands is not None
+            return pa.csv.read_csv(
                 pa.BufferReader(sample or b"\n"),
                 pa.csv.ReadOptions(column_names=names, use_threads=False),
                 pa.csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
-                pa.csv.ConvertOptions(decimal_point=options.decimal, strings_can_be_null=options.thousands is not None),
+                pa.csv.ConvertOptions(decimal_point=options.decimal, strings_can_be_null=is_grouped, **given),
             )
+
+        try:
+            table = read()
         except pa.ArrowInvalid as error:
             raise InputError(parse_error_text(error, file.path, file.compression, begin, dialect)) from error
+        for at, each in enumerate(table.schema):
+            # As float64, different whole numbers from 2^63 on would be equal.
+            if pa.types.is_floating(each.type) and (pc.max(table[at]).as_py() or 0) >= 2.0**63:
+                with suppress(pa.ArrowInvalid):
+                    own = read(column_types={each.name: pa.uint64()}, include_columns=[each.name])
+                    table = table.set_column(at, own.schema.field(0), own.column(0))
         schema = table.schema if options.thousands is None else number_types(table, dialect)
         chosen = options.chosen_of(file, names)
         return cls(
@@ -241,10 +255,7 @@ def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
 
 
 def _types(path: str, schema: pa.Schema, options: FormatOptions) -> tuple[tuple[str, str], ...]:
-    names = schema.names
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{path} has two columns named {twice!r}: expected different names, or header=False")
+    check_names(schema.names, path, ", or header=False")
     return tuple(({field.name: str(field.type) for field in schema} | dict(options.types)).items())
 
 

@@ -50,7 +50,7 @@ _NO_VALUE = re.compile(
 _NO_RECORD = re.compile(
     r"CSV parse error: Row #(?P<row>\d+): Expected (?P<expected>\d+) columns, got (?P<found>\d+)", re.DOTALL
 )
-_KINDS = {"double": "a number", "float": "a number", "int64": "a whole number"}
+_KINDS = {"double": "a number", "float": "a number", "int64": "a whole number", "uint64": "a whole number"}
 #: Lines that are not records: comments of a first column that is read, and lines of spaces only.
 _COMMENT = re.compile(rb"^ *(?:[#%].*)?$", re.MULTILINE)
 _BLANK = re.compile(rb"^ +$", re.MULTILINE)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ripieno.errors import InputError
-from ripieno.files.frames import index_columns
+from ripieno.files.frames import check_names, index_columns
 from ripieno.files.sources import EmptyFile, File, is_url, opened
 from ripieno.input.columns.source import ColumnSource, TableOptions
 
@@ -42,12 +42,9 @@ class GroupedColumns(ColumnSource):
             raise InputError(f"{path}: {cls.kind} is compressed inside and is read from its end: unpack it first")
         with cls._opened(path) as file:
             schema, groups = cls._described(file)
-            names = schema.names
         if min(groups, default=0) < 0:
             raise InputError(f"{path} is damaged: a group has {min(groups)} rows by its metadata")
-        if len(set(names)) < len(names):
-            twice = next(name for at, name in enumerate(names) if name in names[:at])
-            raise InputError(f"{path} has several columns named {twice!r}: expected different names")
+        check_names(schema.names, path)
         return cls(path, schema, sum(groups), True, index_columns(schema), groups=groups)
 
     def range_of(self, groups: range) -> tuple[int, int]:

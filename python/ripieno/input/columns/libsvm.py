@@ -57,6 +57,8 @@ class LibsvmText(ColumnSource):
         if len(wrong):
             index, value = matrix.indices[wrong[0]], matrix.data[wrong[0]]
             raise InputError(f"{self.path}: index {index} has the value {value}: expected finite numbers")
+        if np.isnan(labels).any():
+            raise InputError(f"{self.path}: the label of a line is nan: expected numbers")
         offsets = pa.array(matrix.indptr, pa.int64())
         lists = [
             pa.LargeListArray.from_arrays(offsets, pa.array(part, kind.value_type))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ripieno._types import Missing
 from ripieno.errors import InputError, MissingColumn
@@ -110,8 +112,9 @@ class FormatOptions(TableOptions):
 
     def chosen_of(self, file: File, names: Sequence[str], index: Sequence[str] = ()) -> tuple[str, ...] | None:
         """Return the columns to read, or None for all. Columns from names of folders may be chosen, too."""
-        default = [name for name in names if name not in index]
-        chosen = self.chosen(file.path, [*names, *(key for key, _ in file.keys)], default)
+        default, keys = [name for name in names if name not in index], [key for key, _ in file.keys]
+        check_key_names(file.path, keys, names)
+        chosen = self.chosen(file.path, [*names, *keys], default)
         found = tuple(name for name in chosen if name in names)
         return None if found == tuple(names) else found
 
@@ -230,9 +233,7 @@ class ColumnSource(ABC):
         InputError
             The file has a column of that name.
         """
-        twice = next((key.name for key in keys if key.name in self.own.names), None)
-        if twice is not None:
-            raise InputError(f"{self.path} has a column {twice!r}, and so has the name of its folder: expected one")
+        check_key_names(self.path, [key.name for key in keys], self.own.names)
         return replace(self, keys=keys)
 
     def read(self, start: int, stop: int, schema: pa.Schema, hint: str = "") -> pa.Table:
@@ -324,6 +325,13 @@ class TableSplits:
         return source, start, stop, source.own.names if self.columns is None else self.columns
 
 
+def check_key_names(path: str, keys: Sequence[str], names: Sequence[str]) -> None:
+    """Raise `InputError` if a file has a column with the name of a column from names of its folders."""
+    twice = next((key for key in keys if key in names), None)
+    if twice is not None:
+        raise InputError(f"{path} has a column {twice!r}, and so has the name of its folder: expected one")
+
+
 def nbytes(table: pa.Table) -> int:
     """Return the bytes of the values of a table."""
     return int(table.nbytes)
@@ -350,12 +358,16 @@ def typed_keys(found: Sequence[tuple[str, Keys]]) -> list[tuple[str, tuple[Key, 
 
 
 def _type_of(texts: Sequence[str | None]) -> str:
-    """Return the narrowest of int64, double and string that all values have."""
-    values = pa.array(texts, pa.string())
-    for kind in ("int64", "double"):
-        try:
-            values.cast(arrow_type(kind))
-        except pa.ArrowInvalid:
-            continue
-        return kind
+    """Return the narrowest of int64, double and string that all values have.
+
+    Values are doubles only if they are finite, and if different texts are different numbers.
+    """
+    values = pa.array(texts, pa.string()).drop_null().unique()
+    with suppress(pa.ArrowInvalid):
+        values.cast(pa.int64())
+        return "int64"
+    with suppress(pa.ArrowInvalid):
+        numbers = values.cast(pa.float64()).unique()
+        if len(numbers) == len(values) and pc.all(pc.is_finite(numbers)).as_py():
+            return "double"
     return "string"

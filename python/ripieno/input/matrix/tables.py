@@ -168,7 +168,11 @@ class TableRows:
         where = f"{self.path}, column {self.values.names[0]!r}"
         lists = as_numbers(table.column(0))
         if self.options.missing is None or not lists.null_count:
-            return list_matrix(lists, self.column_count, where, first)
+            rows = list_matrix(lists, self.column_count, where, first)
+            if self.dtype == np.uint8 and rows.dtype != np.uint8:
+                wrong = np.argwhere(np.isnan(rows))[0]
+                raise InputError(f"{where}, row {first + wrong[0]}: value {wrong[1]} is missing{MISSING_HINT}")
+            return rows
         found = np.full((len(lists), self.column_count), np.nan, self.dtype)
         found[lists.is_valid().to_numpy()] = list_matrix(lists.drop_null(), self.column_count, where, first)
         return found
