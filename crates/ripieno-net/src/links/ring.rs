@@ -604,8 +604,8 @@ impl Link for RingLink {
         if count > 0 && self.is_at_zero_copy() {
             if self.zero_copy.is_warm() {
                 let costs = self.segment.indices(self.incoming()).read_costs();
-                let (kind, message_bytes) = (self.zero_copy.kind(), self.zero_copy.message_bytes());
-                self.read_times.end_zero_copy(kind, message_bytes, count, costs);
+                let way = (self.zero_copy.kind(), self.zero_copy.has_parts());
+                self.read_times.end_zero_copy(way, self.zero_copy.message_bytes(), count, costs);
             }
             self.zero_copy.consume(count);
             self.after_zero_copy_read();
