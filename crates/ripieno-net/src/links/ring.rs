@@ -55,6 +55,11 @@ const OWNED_MESH_LINE_COUNT_MAX: usize = 18;
 /// message, and takes most of these lines back.
 const OWNED_AWAITED_LINE_COUNT_MAX: usize = 2;
 
+/// Maximum number of bytes of the ring that the producer prefetches.
+const OWNED_RING_BYTES_MAX: usize = 5 << 10;
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+
 /// Maximum size of a part of a short message that is copied word by word.
 const WORD_COPY_BYTES_MAX: usize = 64;
 
@@ -75,6 +80,8 @@ pub struct RingLink {
     has_read_zero_copy: bool,
     /// Whether a message was received since the last short one was sent.
     has_received: bool,
+    /// Bytes of the last message through the ring that was sent since a message was received.
+    long_bytes: usize,
     sent: bool,
     released: bool,
     /// Whether the peer's memory barriers, while it issues them, replace the fences of this end.
@@ -159,6 +166,7 @@ impl RingLink {
             mapped_bytes: [0; 2],
             has_read_zero_copy: false,
             has_received: false,
+            long_bytes: 0,
             sent: false,
             released: false,
             accepts_barriers,
@@ -233,7 +241,23 @@ impl RingLink {
         self.stores.end(write, shared.read_costs());
         self.producer.publish(shared);
         self.producer.set_starved(shared, false);
+        self.long_bytes = count;
         self.sent = true;
+    }
+
+    /// Take ownership of the lines of the next message through the ring, which is probably as long as the last one. Only
+    /// over a mesh: the lines are in its third-level cache.
+    #[inline]
+    fn own_next_message(&mut self) {
+        let line_count = std::mem::take(&mut self.long_bytes).min(OWNED_RING_BYTES_MAX).div_ceil(LINE_BYTES);
+        if self.producer.line().is_over_mesh() && self.producer.has_wrapped() {
+            let ring = self.segment.data[self.outgoing()].address().cast::<AtomicU64>();
+            let first_line = self.producer.offset() / LINE_BYTES;
+            // SAFETY: The memory is mapped and aligned as long as the segment. Both processes use it as bytes, and
+            // nothing is read or written here.
+            let word = unsafe { ring.as_ref() };
+            (first_line..first_line + line_count).for_each(|line| word.prefetch(line, true));
+        }
     }
 
     /// Map the pages of a ring up to `end`, at least as many as are mapped, up to [`MAPPED_BYTES`]. For the first pass.
@@ -485,6 +509,7 @@ impl Link for RingLink {
             self.consumer.consume_short(self.segment.indices(self.incoming()), length_bytes);
         } else if length_bytes > AtomicU64::PACKET_BYTES {
             self.end_read(length_bytes);
+            self.own_next_message();
         }
         self.has_received = true;
         self.release(length_bytes);
