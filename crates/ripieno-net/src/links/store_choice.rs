@@ -506,6 +506,24 @@ mod tests {
     }
 
     #[test]
+    fn reductions_of_parts_have_a_cost_of_their_own() {
+        const COUNT: usize = 4 * COPY_UNIT_BYTES;
+        let (mut choice, reads) = (StoreChoice::default(), ReadCosts::<AtomicU64>::default());
+        let kind = StoreKind::of(choice.classes[CLASS_COUNT - 1].streams) as usize;
+        choice.classes[CLASS_COUNT - 1].writes[kind].add(100);
+        reads.ring[CLASS_COUNT - 1][kind].store(150, Relaxed);
+        for (slow_flow, fast_flow, is_in_parts) in
+            [(SendFlow::Reduction, SendFlow::OneWay, true), (SendFlow::OneWay, SendFlow::Reduction, false)]
+        {
+            let cost = |way: bool| &reads.zero_copy[way_of(ZeroCopyKind::Copied, way)][message_class(COUNT)];
+            cost(is_in_parts).store(1000, Relaxed);
+            cost(!is_in_parts).store(10, Relaxed);
+            let prefers = |flow| choice.prefers_zero_copy(ZeroCopyKind::Copied, flow, COUNT, &reads);
+            assert!(!prefers(slow_flow) && prefers(fast_flow), "{slow_flow:?}");
+        }
+    }
+
+    #[test]
     fn classes_of_messages_begin_at_powers_of_four() {
         let counts = [1, 16 << 10, (64 << 10) - 1, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 1 << 40];
         assert_eq!(counts.map(message_class), [0, 0, 0, 1, 2, 3, 4, 4]);
