@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 import time
 from dataclasses import replace
@@ -122,6 +123,45 @@ def test_every_rank_has_the_same_costs_and_explains_with_them(cache):
     assert after == of_part == found.source
     assert found.memory is not None and found.network_link is None and found.uplink is None
     assert len(list(cache.rglob("*.json"))) == 1
+
+
+def test_costs_of_pairs_replace_the_defaults_of_memory():
+    default = Cluster(nodes=1, ranks_per_node=2)
+    unknown = {"line_s": None, "ring_s_per_byte": (None, None), "zero_copy_s_per_byte": (1e-12, None)}
+    far = {**unknown, "line_s": 150e-9}
+    by_ring = {"line_s": 25e-9, "ring_s_per_byte": (3e-10, 1e-10), "zero_copy_s_per_byte": (1e-12, 4e-10)}
+    by_kernel = {**by_ring, "zero_copy_s_per_byte": (1e-12, 1.5e-10)}
+
+    assert link_costs.with_pairs(default, [unknown]) == (default, "")
+    found, text = link_costs.with_pairs(default, [far, unknown])
+    assert (found.memory_s_per_byte, text) == (default.memory_s_per_byte, "a cache line takes 150 ns")
+    assert found.memory_alpha_s == pytest.approx(356e-9, rel=0.01)
+    # The ring copies twice, the kernel once; the slower pair counts.
+    for pairs, s_per_byte in (([by_ring], 2e-10), ([by_kernel], 1.5e-10), ([by_kernel, by_ring], 2e-10)):
+        found, text = link_costs.with_pairs(default, pairs)
+        segment_s = simulate("point-to-point", found, nbytes=64 << 20).seconds / (64 << 20)
+        assert segment_s == pytest.approx(s_per_byte, rel=0.01)
+        assert found.memory_alpha_s == pytest.approx(147e-9, rel=0.01)
+        assert text == f"a cache line takes 25 ns, long messages move at {1e-9 / s_per_byte:.3g} GB/s"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="links time themselves on x86-64")
+def test_an_explanation_uses_the_measured_costs_of_pairs(cache):
+    def program(comm, cache):
+        os.environ["XDG_CACHE_HOME"] = cache
+        number = np.zeros(1)
+        for _ in range(500):
+            comm.allreduce(number, out=number)
+        after_calls = comm.explain("allreduce", nbytes=8)
+        comm.measure_packets(budget_s=0.01)
+        return comm._native.pair_costs()[0][1]["line_s"], after_calls, comm.explain("allreduce", nbytes=8).costs
+
+    with rp.launch(workers=2, threads=1) as job:
+        for line_s, explained, with_packets in job.run(program, str(cache)):
+            assert "in shared memory as its links have measured: a cache line takes" in explained.costs
+            expected_s = link_costs.SHORT_S + link_costs.SHORT_LINE_COUNT * line_s
+            assert explained.cluster.memory_alpha_s == pytest.approx(expected_s, rel=0.5)
+            assert "links have measured" not in with_packets
 
 
 def test_a_single_rank_measures_the_cost_of_adding(threads):

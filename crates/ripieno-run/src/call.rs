@@ -121,6 +121,12 @@ impl Call {
         }
     }
 
+    /// Return whether the call is in the catalogue and reduces.
+    #[inline]
+    pub fn reduces(&self) -> bool {
+        matches!(self.kind, CallKind::Catalogued { op: Some(_), .. })
+    }
+
     /// Return the index of the algorithm if the call is in the catalogue.
     #[inline]
     pub fn algorithm(&self) -> Option<u8> {

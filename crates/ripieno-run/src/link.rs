@@ -52,6 +52,8 @@ pub enum SendFlow {
     OneWay,
     /// All bytes are ready, and this rank receives at the same time.
     Exchange,
+    /// All bytes are ready, and the receiver reduces them.
+    Reduction,
 }
 
 /// A byte stream to and from one peer.

@@ -71,13 +71,17 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
             if not isinstance(sizes_bytes, Sequence | np.ndarray) or isinstance(sizes_bytes, str | bytes):
                 raise InputError(f"sizes_bytes={sizes_bytes!r}: expected None or ascending whole numbers")
             sizes = [whole_number("sizes_bytes", size, 1, 2**40) for size in sizes_bytes]
-        return _native.measure_packets(self._native, sizes, number("budget_s", budget_s, "expected seconds"))
+        found = _native.measure_packets(self._native, sizes, number("budget_s", budget_s, "expected seconds"))
+        self.cache[_native.PacketCurve] = found
+        return found
 
     def explain(self, collective: str, *, nbytes: int, order: str | None = None, root: int = 0) -> Explanation:
         """Estimate the time of every algorithm of a collective for these ranks and hosts. Not collective.
 
         Links have the costs that :meth:`tune` has measured, here or in an earlier program on the same hosts. Without
-        them, :meth:`measure_packets` or defaults provide the costs, and rack uplinks are unlimited.
+        them, :meth:`measure_packets` or defaults provide the costs, and rack uplinks are unlimited. Links of shared
+        memory measure their own costs during calls: the time of a cache line, and the time of long messages. They
+        replace the defaults of memory, so ranks can get different results.
 
         Parameters
         ----------
@@ -99,7 +103,7 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
             a table.
         """
         from ripieno.comm.algorithm_trials import BLOCKS
-        from ripieno.simulation import Cluster, explain
+        from ripieno.simulation import Cluster, explain, link_costs
 
         native = self._native
         measured = _measured_costs(self) or _measured_costs(self._world)
@@ -109,6 +113,9 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
             packets = _native.packet_curve(native)
             cluster = Cluster.of_ranks(native.nodes, native.racks, packets.alpha_s, packets.beta_s_per_byte)
             costs = "of packets: measured, or defaults; comm.tune() or ripieno tune measures them by kind of link"
+            if _native.PacketCurve not in self.cache:
+                cluster, text = link_costs.with_pairs(cluster, (pair for _, pair in native.pair_costs()))
+                costs += f"; in shared memory as its links have measured: {text}" if text else ""
         found = explain(collective, cluster, nbytes=nbytes, order=order, root=root, costs=costs)
         total_bytes = nbytes * self.world_size if found.collective in BLOCKS else nbytes
         return replace(found, chosen=_native.choice(native, collective, total_bytes))

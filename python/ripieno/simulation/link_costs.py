@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from ripieno.units import duration_text
 #: Upper bound of alpha as a fraction of a full segment's time. The rest of a longer start is latency, which overlaps
 #: with other segments.
 START_SHARE = 0.5
+#: A message of a few bytes between two ranks of a host takes this time, and this number of transfers of a cache line.
+#: From allreduces of 8 bytes with 25 and 150 ns per line, which take 147 and 356 ns (docs/benchmarks.md).
+SHORT_S, SHORT_LINE_COUNT = 105e-9, 1.67
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,42 @@ class MeasuredCosts:
 
 def _rate_text(bytes_per_s: float) -> str:
     return f"{bytes_per_s / 1e6:,.4g} MB/s" if bytes_per_s < 1e9 else f"{bytes_per_s / 1e9:,.3g} GB/s"
+
+
+def with_pairs(cluster: Cluster, pairs: Iterable[Mapping[str, Any]]) -> tuple[Cluster, str]:
+    """Return the cluster with the costs that links of shared memory have measured, and these costs as text.
+
+    The slowest pair counts. Costs that no link has measured yet stay, and the text is empty if there are none at all.
+
+    Parameters
+    ----------
+    pairs
+        The costs of each link, as `Communicator.pair_costs` of the native module returns them.
+    """
+    pairs = list(pairs)
+    lines_s = [pair["line_s"] for pair in pairs if pair["line_s"] is not None]
+    s_per_byte = [known for pair in pairs if (known := _exchange_s_per_byte(pair)) is not None]
+    texts = []
+    latency_s = cluster.memory_alpha_s
+    if lines_s:
+        latency_s = SHORT_S + SHORT_LINE_COUNT * max(lines_s)
+        texts.append(f"a cache line takes {duration_text(max(lines_s))}")
+        cluster = replace(cluster, memory_alpha_s=latency_s)
+    if s_per_byte:
+        link = LinkCost(latency_s, 1 / max(s_per_byte))
+        texts.append(f"long messages move at {_rate_text(link.bytes_per_s)}")
+        cluster = replace(cluster, memory_alpha_s=link.alpha_s, memory_s_per_byte=link.beta_s_per_byte)
+    return cluster, ", ".join(texts)
+
+
+def _exchange_s_per_byte(pair: Mapping[str, Any]) -> float | None:
+    """Return the seconds per byte of an exchange of long messages, or None if the link has not measured it.
+
+    Through a ring each rank copies twice, into the ring and out of it. The kernel copies once.
+    """
+    by_ring = (2 * each for each in pair["ring_s_per_byte"] if each is not None)
+    by_kernel = pair["zero_copy_s_per_byte"][1]
+    return min([*by_ring, *([] if by_kernel is None else [by_kernel])], default=None)
 
 
 def write(costs: MeasuredCosts, path: Path) -> None:

@@ -36,6 +36,8 @@ pub const SLOT_COUNT: usize = 64;
 const PACKET_COUNT: usize = 16;
 /// Prefetch distance of a lagging consumer, in messages.
 const PREFETCH_DISTANCE_COUNT: usize = 4;
+/// Distance between the places of two consecutive packets, for the same reasons as [`PLACE_STEP`].
+const PACKET_STEP: usize = 5;
 /// Distance between the places of two consecutive slots. It has no common divisor with the number of slots, and puts
 /// most consecutive slots into different pages.
 const PLACE_STEP: usize = 37;
@@ -318,14 +320,14 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         write: impl FnOnce(&W::Packet),
     ) {
         debug_assert!(self.unpublished() == 0 && self.has_packet(), "a packet is free and contains only its own bytes");
-        let packet = &shared.packets[self.next_packet];
+        let packet = &shared.packets[packet_place_of(self.next_packet)];
         write(&packet.bytes);
         self.tail += count as u64;
         packet.tail.store(packet_word(self.tail, count), Release);
         self.packet_ends[self.next_packet] = self.tail;
         self.next_packet = (self.next_packet + 1) % PACKET_COUNT;
         self.publish_slot(shared, PACKET);
-        let later = &shared.packets[(self.next_packet + 1) % PACKET_COUNT];
+        let later = &shared.packets[packet_place_of(self.next_packet + 1)];
         prefetch_lines(&later.tail, lines_of(count).min(owned_line_count), true);
     }
 
@@ -427,7 +429,8 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
                 0 => {}
                 INLINE => handle(SlotContent::Inline(&slot.bytes, offset, count)),
                 PACKET => {
-                    handle(SlotContent::Packet(&shared.packets[self.next_packet].bytes, offset, count));
+                    let packet = &shared.packets[packet_place_of(self.next_packet)];
+                    handle(SlotContent::Packet(&packet.bytes, offset, count));
                     self.next_packet = (self.next_packet + 1) % PACKET_COUNT;
                 }
                 _ => handle(SlotContent::ZeroCopy(&slot.bytes, self.tail_seen)),
@@ -457,7 +460,7 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
             let slot = &shared.slots[place_of::<SLOTS>(self.next)];
             return (slot.tail.load(Acquire) == end | INLINE).then_some(ShortMemory::Inline(&slot.bytes));
         }
-        let packet = &shared.packets[self.next_packet];
+        let packet = &shared.packets[packet_place_of(self.next_packet)];
         let is_there = count <= W::PACKET_BYTES && packet.tail.load(Acquire) == packet_word(end, count);
         is_there.then_some(ShortMemory::Packet(&packet.bytes))
     }
@@ -465,7 +468,8 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
     /// Prefetch the lines of the awaited packet of `count` bytes.
     #[inline]
     pub fn prefetch_packet<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>, count: usize) {
-        prefetch_lines(&shared.packets[self.next_packet].tail, lines_of(count).min(PREFETCHED_LINE_COUNT_MAX), false);
+        let packet = &shared.packets[packet_place_of(self.next_packet)];
+        prefetch_lines(&packet.tail, lines_of(count).min(PREFETCHED_LINE_COUNT_MAX), false);
     }
 
     /// Record whether the last [short message](Self::short_message) was found at the first poll.
@@ -486,7 +490,7 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
         }
         if self.lags {
             let later = match is_packet {
-                true => &shared.packets[(self.next_packet + PREFETCH_DISTANCE_COUNT - 1) % PACKET_COUNT].tail,
+                true => &shared.packets[packet_place_of(self.next_packet + PREFETCH_DISTANCE_COUNT - 1)].tail,
                 false => &shared.slots[place_of::<SLOTS>(self.next + PREFETCH_DISTANCE_COUNT - 1)].tail,
             };
             prefetch_lines(later, lines_of(count), false);
@@ -561,6 +565,13 @@ fn packet_word(end: u64, count: usize) -> u64 {
 fn place_of<const SLOTS: usize>(number: usize) -> usize {
     const { assert!(!SLOTS.is_multiple_of(PLACE_STEP), "every slot has a place of its own") };
     number * PLACE_STEP % SLOTS
+}
+
+/// Return the place of packet `number`.
+#[inline]
+fn packet_place_of(number: usize) -> usize {
+    const { assert!(!PACKET_COUNT.is_multiple_of(PACKET_STEP), "every packet has a place of its own") };
+    number * PACKET_STEP % PACKET_COUNT
 }
 
 /// Return the number of cache lines of a slot or packet of `count` bytes.

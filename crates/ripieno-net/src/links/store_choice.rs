@@ -33,6 +33,8 @@ const CLASS_COUNT: usize = 4;
 /// Classes of zero-copy messages: up to 64 KiB, 256 KiB, 1 MiB, 4 MiB, and more. Their costs differ by up to three
 /// times.
 const MESSAGE_CLASS_COUNT: usize = 5;
+/// Number of [ways](way_of) to read a zero-copy send.
+const WAY_COUNT: usize = 3;
 /// Number of writes from one timed write to the next.
 const TIMING_INTERVAL: u32 = 8;
 /// Greatest number of bytes of a class between two trials of the kind that is not used.
@@ -65,8 +67,8 @@ pub(super) enum StoreKind {
 pub(super) struct ReadCosts<W> {
     /// Of the ring, by class and kind.
     ring: [[W; 2]; CLASS_COUNT],
-    /// Of zero-copy sends, by kind and [class of message](message_class).
-    zero_copy: [[W; MESSAGE_CLASS_COUNT]; 2],
+    /// Of zero-copy sends, by [way of reading](way_of) and [class of message](message_class).
+    zero_copy: [[W; MESSAGE_CLASS_COUNT]; WAY_COUNT],
 }
 
 /// The least of the last costs, in ticks per KiB; 0 if unknown.
@@ -121,7 +123,7 @@ pub(super) struct ReadTimes {
     last: [Option<StoreKind>; CLASS_COUNT],
     read_count: u32,
     begun: Option<Read>,
-    zero_copy: [[StoreCost; MESSAGE_CLASS_COUNT]; 2],
+    zero_copy: [[StoreCost; MESSAGE_CLASS_COUNT]; WAY_COUNT],
     /// Start of the last read of zero-copy bytes.
     zero_copy_start: u64,
 }
@@ -143,6 +145,15 @@ fn class_of(count: usize) -> Option<usize> {
 fn message_class(count: usize) -> usize {
     let class = (count / TIMED_ZERO_COPY_BYTES_MIN).checked_ilog2().unwrap_or(0) / 2;
     (class as usize).min(MESSAGE_CLASS_COUNT - 1)
+}
+
+/// Return the way of reading a zero-copy send: in place, by a copy of the kernel to the destination, or by copies of
+/// parts that are then reduced. The time of the last includes the reduction.
+fn way_of(kind: ZeroCopyKind, is_in_parts: bool) -> usize {
+    match kind {
+        ZeroCopyKind::Mapped => 0,
+        ZeroCopyKind::Copied => 1 + usize::from(is_in_parts),
+    }
 }
 
 fn per_kib(ticks: u64, count: usize) -> u32 {
@@ -214,10 +225,11 @@ impl StoreChoice {
         let Some(class) = class_of(count).filter(|_| kind == ZeroCopyKind::Mapped || flow != SendFlow::Gradual) else {
             return kind == ZeroCopyKind::Mapped || flow == SendFlow::Exchange;
         };
-        let cost = published(&reads.zero_copy[kind as usize][message_class(count)]);
+        let way = way_of(kind, flow == SendFlow::Reduction);
+        let cost = published(&reads.zero_copy[way][message_class(count)]);
         let copy = self.classes[class].used_cost(&reads.ring[class]).map(|[write, read]| match flow {
             // Both cores copy at the same time, except for the first unit.
-            SendFlow::OneWay if kind == ZeroCopyKind::Copied => {
+            SendFlow::OneWay | SendFlow::Reduction if kind == ZeroCopyKind::Copied => {
                 write.max(read) + write.min(read) * COPY_UNIT_BYTES.min(count) as u64 / count as u64
             }
             _ => write + read,
@@ -237,9 +249,8 @@ impl StoreChoice {
         let ring = [StoreKind::Ordinary, StoreKind::Streaming].map(|kind| {
             self.classes[last].cost_of(kind, reads_of_ring).map(|[write, read]| s_per_byte(write.max(read)))
         });
-        let zero_copy = reads
-            .zero_copy
-            .each_ref()
+        let zero_copy = [ZeroCopyKind::Mapped, ZeroCopyKind::Copied]
+            .map(|kind| &reads.zero_copy[way_of(kind, false)])
             .map(|costs| costs.iter().map(published).filter(|&cost| cost > 0).min().map(s_per_byte));
         (ring, zero_copy)
     }
@@ -329,17 +340,18 @@ impl ReadTimes {
     /// Record that `count` bytes of a zero-copy message were read, and publish the cost once several are known.
     pub fn end_zero_copy<W: AtomicWord>(
         &mut self,
-        kind: ZeroCopyKind,
+        (kind, is_in_parts): (ZeroCopyKind, bool),
         message_bytes: usize,
         count: usize,
         costs: &ReadCosts<W>,
     ) {
         if CAN_STREAM && count >= TIMED_ZERO_COPY_BYTES_MIN {
             let class = message_class(message_bytes);
-            let known = &mut self.zero_copy[kind as usize][class];
+            let way = way_of(kind, is_in_parts);
+            let known = &mut self.zero_copy[way][class];
             known.add(per_kib(ticks().saturating_sub(self.zero_copy_start), count));
             if known.before > 0 {
-                publish(known.least(), &costs.zero_copy[kind as usize][class]);
+                publish(known.least(), &costs.zero_copy[way][class]);
             }
         }
     }
@@ -490,6 +502,24 @@ mod tests {
         for (flow, least_slow) in [(SendFlow::Gradual, 1), (SendFlow::OneWay, 176), (SendFlow::Exchange, 251)] {
             assert!(!prefers(least_slow, flow), "{flow:?}");
             assert_eq!(prefers(least_slow - 1, flow), flow != SendFlow::Gradual, "{flow:?}");
+        }
+    }
+
+    #[test]
+    fn reductions_of_parts_have_a_cost_of_their_own() {
+        const COUNT: usize = 4 * COPY_UNIT_BYTES;
+        let (mut choice, reads) = (StoreChoice::default(), ReadCosts::<AtomicU64>::default());
+        let kind = StoreKind::of(choice.classes[CLASS_COUNT - 1].streams) as usize;
+        choice.classes[CLASS_COUNT - 1].writes[kind].add(100);
+        reads.ring[CLASS_COUNT - 1][kind].store(150, Relaxed);
+        for (slow_flow, fast_flow, is_in_parts) in
+            [(SendFlow::Reduction, SendFlow::OneWay, true), (SendFlow::OneWay, SendFlow::Reduction, false)]
+        {
+            let cost = |way: bool| &reads.zero_copy[way_of(ZeroCopyKind::Copied, way)][message_class(COUNT)];
+            cost(is_in_parts).store(1000, Relaxed);
+            cost(!is_in_parts).store(10, Relaxed);
+            let prefers = |flow| choice.prefers_zero_copy(ZeroCopyKind::Copied, flow, COUNT, &reads);
+            assert!(!prefers(slow_flow) && prefers(fast_flow), "{slow_flow:?}");
         }
     }
 

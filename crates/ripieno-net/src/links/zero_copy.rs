@@ -271,6 +271,11 @@ impl ZeroCopyReader {
         self.sends.front().map_or(0, |(_, descriptor)| descriptor.length_bytes as usize)
     }
 
+    /// Return whether the first zero-copy send is copied in parts, without a destination of its own.
+    pub fn has_parts(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
     /// Return whether reads are likely to cause no page faults.
     pub fn is_warm(&self) -> bool {
         self.cold_bytes == 0

@@ -32,8 +32,11 @@ impl LaneVisit<'_, '_> {
         if !step.may_be_zero_copy || self.cursor.zero_copy_bytes > 0 {
             return step.may_be_zero_copy;
         }
+        let reduces = || self.preamble.header().is_some_and(|header| header.call.reduces());
         let flow = if !step.dependencies.is_empty() || !self.has_own_core {
             SendFlow::Gradual
+        } else if self.schedule.op.is_some() || reduces() {
+            SendFlow::Reduction
         } else if self.schedule.only_receives {
             SendFlow::Exchange
         } else {
