@@ -143,13 +143,13 @@ def _drawn(count: int, columns: int) -> np.ndarray:
     return values.reshape(count, columns)
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [1, 2, 3])
 def test_kmeans_of_java_has_the_bits_of_pythons(ranks, size):
     rows = _drawn(3000, 5)
     model = rp.KMeans(20, init=rows[:20].copy(), max_iter=40, tol=1e-4, workers=size).fit(rows)
     java = [ranks(rank, size, "kmeans") for rank in range(size)]
     printed = [_output_lines(process)[-1].split() for process in java]
-    wanted = [struct.pack(">d", value).hex() for value in model.cluster_centers_.ravel()]
+    wanted = [struct.pack(">d", value).hex() for value in (model.inertia_, *model.cluster_centers_.ravel())]
     assert printed[0][0] == str(model.n_iter_)
     assert all(each[2:] == wanted for each in printed)
     labels = np.array_split(model.labels_, size)
