@@ -3,9 +3,9 @@
 use crate::communicator::{self, element};
 use crate::errors::{MethodError, with_exceptions};
 use crate::memory::DirectRegion;
-use jni::EnvUnowned;
 use jni::objects::{JClass, JDoubleArray, JIntArray, JLongArray};
 use jni::sys::{jdouble, jint, jlong};
+use jni::{Env, EnvUnowned};
 use ripieno::kmeans::{self, Clustering, InitialCentroids, KMeansOptions};
 use ripieno::{Communicator, Element, Error};
 use ripieno_kernels::{Centroid, Matrix, Threads};
@@ -84,7 +84,8 @@ extern "system" fn Java_org_ripieno_Native_freeRows<'local>(
 
 /// Fit K-means to the rows of all ranks. Write the centroids, the labels, and `[inertia, iteration count]`.
 ///
-/// Without initial centroids, `init_steps` rounds of k-means|| choose them, or 0 for random rows.
+/// Without weights, each row has weight 1. Without initial centroids, `init_steps` rounds of k-means|| choose them, or
+/// 0 for random rows.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_fitKMeans<'local>(
@@ -92,6 +93,7 @@ extern "system" fn Java_org_ripieno_Native_fitKMeans<'local>(
     _class: JClass<'local>,
     communicator: jlong,
     rows: jlong,
+    weights: JDoubleArray<'local>,
     k: jint,
     max_iter: jint,
     tol: jdouble,
@@ -104,23 +106,20 @@ extern "system" fn Java_org_ripieno_Native_fitKMeans<'local>(
     totals: JDoubleArray<'local>,
 ) {
     with_exceptions(env, |env| {
-        let mut given = vec![0.0; if initial.is_null() { 0 } else { initial.len(env)? }];
+        let (weights, given) = (doubles(env, &weights)?, doubles(env, &initial)?);
         let seed = seed as u64;
-        let initial = match init_steps as usize {
-            _ if !initial.is_null() => {
-                initial.get_region(env, 0, &mut given)?;
-                InitialCentroids::Given(&given)
-            }
-            0 => InitialCentroids::Random { seed },
-            step_count => InitialCentroids::Parallel { seed, step_count },
+        let initial = match (&given, init_steps as usize) {
+            (Some(given), _) => InitialCentroids::Given(given),
+            (None, 0) => InitialCentroids::Random { seed },
+            (None, step_count) => InitialCentroids::Parallel { seed, step_count },
         };
         let options = KMeansOptions { cluster_count: k as usize, max_iter: max_iter as usize, tol, initial };
         // SAFETY: Java passes the addresses of a live communicator and of live rows.
         let (communicator, rows) = unsafe { (communicator::at(communicator), rows_at(rows)) };
-        let threads = Threads::new(threads as usize);
+        let (weights, threads) = (weights.as_deref(), Threads::new(threads as usize));
         let fitted = match &rows.values {
-            RowValues::F32(values) => fit_rows(communicator, values, rows.columns, &options, &threads)?,
-            RowValues::F64(values) => fit_rows(communicator, values, rows.columns, &options, &threads)?,
+            RowValues::F32(values) => fit_rows(communicator, values, rows.columns, weights, &options, &threads)?,
+            RowValues::F64(values) => fit_rows(communicator, values, rows.columns, weights, &options, &threads)?,
         };
         centroids.set_region(env, 0, &fitted.centroids)?;
         labels.set_region(env, 0, &fitted.labels)?;
@@ -129,17 +128,28 @@ extern "system" fn Java_org_ripieno_Native_fitKMeans<'local>(
     });
 }
 
+/// Return a copy of an array that may be null.
+fn doubles(env: &Env<'_>, array: &JDoubleArray<'_>) -> Result<Option<Vec<f64>>, MethodError> {
+    if array.is_null() {
+        return Ok(None);
+    }
+    let mut values = vec![0.0; array.len(env)?];
+    array.get_region(env, 0, &mut values)?;
+    Ok(Some(values))
+}
+
 /// Fit K-means, and widen the centroids.
 fn fit_rows<C: Centroid>(
     communicator: &Communicator,
     values: &[C],
     columns: usize,
+    weights: Option<&[f64]>,
     options: &KMeansOptions<'_>,
     threads: &Threads,
 ) -> Result<Clustering<f64>, Error> {
     let points = Matrix::new(values, values.len() / columns, columns);
     let Clustering { centroids, labels, inertia, iteration_count } =
-        kmeans::fit(communicator, points, None, options, threads)?;
+        kmeans::fit(communicator, points, weights, options, threads)?;
     let centroids = centroids.into_iter().map(Into::into).collect();
     Ok(Clustering { centroids, labels, inertia, iteration_count })
 }

@@ -115,6 +115,11 @@ fn invalid_rows_and_options_are_reported_on_every_rank() {
     assert_eq!(near, "the rows lie too close together for squared distances in float64: scale them");
     let short = message(&[1.0, 2.0, 3.0, 4.0], &options(2, InitialCentroids::Given(&[1.0])));
     assert_eq!(short, "initialCentroids=1 values: expected k=2 rows of 2 values");
+    let weights = [1.0, 1.0, 0.5, -1.0];
+    let errors = world(2, |comm| {
+        fit_share(comm, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], Some(&weights), &random).unwrap_err().to_string()
+    });
+    assert_eq!(errors, ["rank 1, row 1: expected a finite weight of 0 or more"; 2]);
     let errors = world(2, |comm| {
         let rows = vec![1.0; 3 * (2 + comm.rank())];
         fit(comm, Matrix::new(&rows, 3, 2 + comm.rank()), None, &random, &Threads::new(1)).unwrap_err().to_string()

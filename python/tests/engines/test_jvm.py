@@ -192,15 +192,29 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
     assert printed[5] == "pairs of labels 5"
     assert printed[6].startswith("read ") and printed[6].endswith(" 5")
     assert float(printed[7].split()[1]) < 1e-5
-    assert printed[8] == "arrow true column 0 has 1 nulls: expected none"
-    assert "expected vectors" in printed[9] and "expected one of features" in printed[10]
-    assert printed[11] == "failed true"
+    assert printed[8:10] == ["weighted 2.0", "missing true"]
+    assert printed[10] == "arrow true column 0 has 1 nulls: expected none"
+    assert "expected vectors" in printed[11] and "expected one of features" in printed[12]
+    assert printed[13] == "failed true"
     if master != "local[4]":
         # An executor is lost; the remaining ranks do not wait for its ranks' heartbeat timeout.
-        assert int(printed[12].removeprefix("killed ")) < 60
+        assert int(printed[14].removeprefix("killed ")) < 60
 
 
-KINDS = {"sums", "centers", "cost", "pairs", "read", "float", "arrow", "refused", "failed", "killed"}
+KINDS = {
+    "sums",
+    "centers",
+    "cost",
+    "pairs",
+    "read",
+    "float",
+    "weighted",
+    "missing",
+    "arrow",
+    "refused",
+    "failed",
+    "killed",
+}
 
 
 #: Preconditions of the page's example.

@@ -52,8 +52,9 @@ pub struct Clustering<C> {
 /// `weights` has one weight per row; without it, each row has weight 1.
 ///
 /// # Errors
-/// [`Error::Rows`] on every rank: the columns or types of ranks differ, a value is not finite, there are fewer rows
-/// than clusters, or squared distances overflow or vanish. [`Error::Argument`] if the initial centroids do not fit.
+/// [`Error::Rows`] on every rank: the columns or types of ranks differ, a value is not finite, a weight is negative,
+/// there are fewer rows than clusters, or squared distances overflow or vanish. [`Error::Argument`] if the initial
+/// centroids do not fit.
 pub fn fit<P: Point>(
     comm: &Communicator,
     points: Matrix<P>,

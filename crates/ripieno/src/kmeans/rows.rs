@@ -25,7 +25,7 @@ pub(super) struct RankRows<'a, P> {
 }
 
 impl<'a, P: Point> RankRows<'a, P> {
-    /// Compare columns and types of all ranks, and check that all values are finite.
+    /// Compare columns and types of all ranks, and check that all values and weights are finite.
     pub(super) fn new(
         comm: &Communicator,
         points: Matrix<'a, P>,
@@ -33,24 +33,35 @@ impl<'a, P: Point> RankRows<'a, P> {
         threads: &Threads,
     ) -> Result<RankRows<'a, P>, Error> {
         assert!(weights.is_none_or(|weights| weights.len() == points.rows()), "one weight per row");
-        let not_finite =
-            first_non_finite(points, threads).map_or([u64::MAX; 2], |(row, column)| [row, column].map(|at| at as u64));
-        let own = [points.rows() as u64, points.columns() as u64, size_of::<P>() as u64, not_finite[0], not_finite[1]];
+        let no_place = [u64::MAX; 2];
+        let not_finite = first_non_finite(points, threads).map_or(no_place, |place| [place.0 as u64, place.1 as u64]);
+        let is_invalid = |weight: &f64| !(weight.is_finite() && *weight >= 0.0);
+        let invalid_weight = weights.and_then(|weights| weights.iter().position(is_invalid));
+        let own = [
+            points.rows() as u64,
+            points.columns() as u64,
+            size_of::<P>() as u64,
+            not_finite[0],
+            not_finite[1],
+            invalid_weight.map_or(u64::MAX, |row| row as u64),
+        ];
         let gathered = all_words(comm, &own)?;
         let ranks: Vec<&[u64]> = gathered.chunks_exact(own.len()).collect();
         for (rank, facts) in ranks.iter().enumerate() {
-            if facts[1..3] != ranks[0][1..3] {
+            let description = if facts[1..3] != ranks[0][1..3] {
                 let [this, first] = [rank, 0].map(|rank| {
-                    let bits = 8 * ranks[rank][2];
-                    format!("rank {rank} has {} columns of float{bits}", ranks[rank][1])
+                    let (columns, bits) = (ranks[rank][1], 8 * ranks[rank][2]);
+                    format!("rank {rank} has {columns} columns of float{bits}")
                 });
-                return Err(Error::Rows { description: format!("{this}, {first}: expected the same on every rank") });
-            }
-            if facts[3] != u64::MAX {
-                let description =
-                    format!("rank {rank}, row {}, column {}: expected a finite number", facts[3], facts[4]);
-                return Err(Error::Rows { description });
-            }
+                format!("{this}, {first}: expected the same on every rank")
+            } else if facts[3] != u64::MAX {
+                format!("rank {rank}, row {}, column {}: expected a finite number", facts[3], facts[4])
+            } else if facts[5] != u64::MAX {
+                format!("rank {rank}, row {}: expected a finite weight of 0 or more", facts[5])
+            } else {
+                continue;
+            };
+            return Err(Error::Rows { description });
         }
         let first = ranks[..comm.rank()].iter().map(|facts| facts[0]).sum();
         Ok(RankRows { points, weights, first, total: ranks.iter().map(|facts| facts[0]).sum() })

@@ -5,18 +5,16 @@ import java.lang.ref.Reference;
 import java.util.Arrays;
 
 /**
- * K-means by Lloyd's iteration on rows that are partitioned over ranks. Every rank assigns its rows, the ranks sum the
- * partial results, and every rank updates its own copy of the centroids.
+ * K-means by Lloyd's iteration on rows that are partitioned over ranks.
  *
- * <p>Centroids, labels and inertia are bitwise equal to the results of {@code rp.KMeans} in Python from the same initial
+ * <p>Centroids, labels and inertia are bitwise equal to those of {@code rp.KMeans} in Python from the same initial
  * centroids on the same number of ranks. Rows of float are computed in float with sums in double.
  *
  * <p>Cost of an iteration: {@code n·k·d} operations shared by the ranks, and one allreduce of {@code k·(d+1)} doubles.
  * Parameters have the names of Spark's MLlib. The stopping rule and the relocation of empty clusters follow
  * scikit-learn.
  *
- * <p>Sources: Lloyd, "Least squares quantization in PCM", 1982; Bahmani et al., "Scalable k-means++", VLDB 2012, for
- * the initial centroids.
+ * <p>Sources: Lloyd, "Least squares quantization in PCM", 1982; Bahmani et al., "Scalable k-means++", VLDB 2012.
  */
 public final class KMeans implements Serializable {
   private static final long serialVersionUID = 1;
@@ -93,14 +91,23 @@ public final class KMeans implements Serializable {
     return this;
   }
 
+  /** Fit the model to rows of weight 1; see the method with weights. */
+  public KMeansModel fit(Communicator communicator, Points rows) {
+    return fit(communicator, rows, null);
+  }
+
   /**
    * Fit the model. Every rank must call this method.
    *
    * @param rows this rank's rows, with the same column count and type on every rank; may be empty
+   * @param weights the weight of each of these rows, 0 or more; null for 1
    * @throws InputException on every rank, if a value is not finite, there are fewer rows than clusters, the initial
    *     centroids do not fit, or squared distances overflow or vanish
    */
-  public KMeansModel fit(Communicator communicator, Points rows) {
+  public KMeansModel fit(Communicator communicator, Points rows, double[] weights) {
+    if (weights != null && weights.length != rows.count()) {
+      throw new InputException(weights.length + " weights of " + rows.count() + " rows: expected one for each row");
+    }
     int columns = rows.columns();
     double[] centroids = new double[Math.multiplyExact(k, columns)];
     int[] labels = new int[Math.toIntExact(rows.count())];
@@ -108,6 +115,7 @@ public final class KMeans implements Serializable {
     Native.fitKMeans(
         communicator.address(),
         rows.address(),
+        weights,
         k,
         maxIter,
         tol,

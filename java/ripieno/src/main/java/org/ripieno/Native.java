@@ -132,6 +132,7 @@ final class Native {
   static native void fitKMeans(
       long communicator,
       long rows,
+      double[] weights,
       int k,
       int maxIter,
       double tol,
