@@ -60,9 +60,11 @@ impl MethodError {
                 Error::Memory { .. } => FailureKind::Memory,
                 Error::MissingIndices { .. } => FailureKind::MissingIndices,
                 Error::RowsDiffer { .. } => FailureKind::Mismatch,
-                Error::NothingFailed | Error::Unsupported(_) | Error::Argument { .. } | Error::Disagreement { .. } => {
-                    FailureKind::Input
-                }
+                Error::NothingFailed
+                | Error::Unsupported(_)
+                | Error::Argument { .. }
+                | Error::Disagreement { .. }
+                | Error::Rows { .. } => FailureKind::Input,
                 _ => FailureKind::Other,
             },
         }

@@ -20,9 +20,11 @@ pub fn from_collective(error: Error) -> PyErr {
         Error::Spill { .. } => raise("SpillError", (error.to_string(),)),
         Error::RowsDiffer { .. } => raise("CollectiveMismatch", (error.to_string(),)),
         Error::Malformed { .. } | Error::Callback { .. } => raise("RipienoError", (error.to_string(),)),
-        Error::NothingFailed | Error::Unsupported(_) | Error::Argument { .. } | Error::Disagreement { .. } => {
-            raise("InputError", (error.to_string(),))
-        }
+        Error::NothingFailed
+        | Error::Unsupported(_)
+        | Error::Argument { .. }
+        | Error::Disagreement { .. }
+        | Error::Rows { .. } => raise("InputError", (error.to_string(),)),
     }
 }
 

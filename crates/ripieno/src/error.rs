@@ -65,6 +65,12 @@ pub enum Error {
         /// The smallest missing indices, ascending.
         examples: Vec<u64>,
     },
+    /// The rows of a fit are invalid, on this rank or another. Every rank gets this error.
+    #[error("{description}")]
+    Rows {
+        /// The rank, the place and the remedy.
+        description: String,
+    },
     /// Data of a peer in a sparse reduction or a regroup is invalid: the peer runs another version.
     #[error("data from another rank cannot be read: {cause}")]
     Malformed {

@@ -7,6 +7,7 @@ mod common;
 mod groups;
 mod keyed;
 mod keyed_large;
+mod kmeans;
 mod packets;
 mod plans;
 mod regroup;

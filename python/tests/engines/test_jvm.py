@@ -143,13 +143,13 @@ def _drawn(count: int, columns: int) -> np.ndarray:
     return values.reshape(count, columns)
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [1, 2, 3])
 def test_kmeans_of_java_has_the_bits_of_pythons(ranks, size):
     rows = _drawn(3000, 5)
     model = rp.KMeans(20, init=rows[:20].copy(), max_iter=40, tol=1e-4, workers=size).fit(rows)
     java = [ranks(rank, size, "kmeans") for rank in range(size)]
     printed = [_output_lines(process)[-1].split() for process in java]
-    wanted = [struct.pack(">d", value).hex() for value in model.cluster_centers_.ravel()]
+    wanted = [struct.pack(">d", value).hex() for value in (model.inertia_, *model.cluster_centers_.ravel())]
     assert printed[0][0] == str(model.n_iter_)
     assert all(each[2:] == wanted for each in printed)
     labels = np.array_split(model.labels_, size)
@@ -192,15 +192,29 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
     assert printed[5] == "pairs of labels 5"
     assert printed[6].startswith("read ") and printed[6].endswith(" 5")
     assert float(printed[7].split()[1]) < 1e-5
-    assert printed[8] == "arrow true column 0 has 1 nulls: expected none"
-    assert "expected vectors" in printed[9] and "expected one of features" in printed[10]
-    assert printed[11] == "failed true"
+    assert printed[8:10] == ["weighted 2.0", "missing true"]
+    assert printed[10] == "arrow true column 0 has 1 nulls: expected none"
+    assert "expected vectors" in printed[11] and "expected one of features" in printed[12]
+    assert printed[13] == "failed true"
     if master != "local[4]":
         # An executor is lost; the remaining ranks do not wait for its ranks' heartbeat timeout.
-        assert int(printed[12].removeprefix("killed ")) < 60
+        assert int(printed[14].removeprefix("killed ")) < 60
 
 
-KINDS = {"sums", "centers", "cost", "pairs", "read", "float", "arrow", "refused", "failed", "killed"}
+KINDS = {
+    "sums",
+    "centers",
+    "cost",
+    "pairs",
+    "read",
+    "float",
+    "weighted",
+    "missing",
+    "arrow",
+    "refused",
+    "failed",
+    "killed",
+}
 
 
 #: Preconditions of the page's example.

@@ -2,6 +2,7 @@
 
 use super::columns::{KeyColumn, KeyKind, OwnedKeys};
 use crate::error::Error;
+use crate::number_bytes::{Plain, bytes_of, bytes_of_mut};
 use ripieno_kernels::keyed::Strings;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -26,30 +27,6 @@ pub(super) struct SpillRecord {
     /// Bytes of the links: the owner of each row, or the row count of each key. 0 if there is one row per key.
     link_bytes: usize,
     pub value_bytes: usize,
-}
-
-/// A number that may be written and read in its memory representation.
-///
-/// # Safety
-/// Every byte pattern must be a valid value, and the type must have no padding.
-pub(super) unsafe trait Plain: Copy + Default {}
-// SAFETY: integers have no padding, and every byte pattern is a value.
-unsafe impl Plain for u8 {}
-// SAFETY: as above.
-unsafe impl Plain for u32 {}
-// SAFETY: as above.
-unsafe impl Plain for u64 {}
-// SAFETY: as above.
-unsafe impl Plain for i64 {}
-
-fn bytes_of<T: Plain>(numbers: &[T]) -> &[u8] {
-    // SAFETY: this is the memory of the numbers, which has no padding.
-    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
-}
-
-fn bytes_of_mut<T: Plain>(numbers: &mut [T]) -> &mut [u8] {
-    // SAFETY: this is the memory of the numbers, for which all bytes are valid.
-    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
 impl SpillFile {

@@ -61,7 +61,7 @@ public final class Rank {
       }
       KMeansModel model =
           new KMeans().setK(k).setInitialCentroids(start).setMaxIter(40).setTol(1e-4).fit(comm, points);
-      StringBuilder described = new StringBuilder();
+      StringBuilder described = new StringBuilder(bits(model.inertia())).append(' ');
       for (double[] centroid : model.centroids()) {
         for (double value : centroid) {
           described.append(bits(value)).append(' ');

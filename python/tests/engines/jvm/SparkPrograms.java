@@ -1,3 +1,7 @@
+import static org.apache.spark.sql.functions.col;
+import static org.apache.spark.sql.functions.lit;
+import static org.apache.spark.sql.functions.when;
+
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -113,6 +117,14 @@ public final class SparkPrograms {
     System.out.println("read " + read.extractParamMap().toSeq().size() + " " + (int) read.getOrDefault(read.k()));
     RipienoKMeansModel floats = ours.setElementType("float").setWorkers(2).fit(vectors);
     System.out.println("float " + Math.abs(floats.getTrainingCost() / model.getTrainingCost() - 1));
+    // The double weight of all rows doubles the cost exactly.
+    RipienoKMeansModel weighted = read.setWeightCol("weight").fit(vectors.withColumn("weight", lit(2)));
+    System.out.println("weighted " + weighted.getTrainingCost() / model.getTrainingCost());
+    try {
+      read.fit(vectors.withColumn("weight", when(col("id").equalTo(7), null).otherwise(1)));
+    } catch (Exception missing) {
+      System.out.println("missing " + missing.getMessage().contains("expected a finite weight of 0 or more"));
+    }
   }
 
   private static String saved(RipienoKMeans estimator, String path) throws Exception {

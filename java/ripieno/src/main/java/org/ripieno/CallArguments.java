@@ -56,26 +56,9 @@ final class CallArguments {
     return this;
   }
 
-  /** Run the call in place. */
-  void run(Communicator communicator, Values values) {
-    check(values);
-    Native.run(
-        communicator.address(),
-        collective,
-        op,
-        number,
-        counts,
-        inCounts,
-        values.element,
-        values.address,
-        values.bytes,
-        0,
-        0);
-    keepReachable(communicator, values.owner);
-  }
-
-  /** Run the call from one memory to another. */
+  /** Run the call from one memory to another; {@link Values#NONE} as the second for a call in place. */
   void run(Communicator communicator, Values out, Values into) {
+    check(out);
     Native.run(
         communicator.address(),
         collective,

@@ -90,7 +90,7 @@ public final class Communicator implements AutoCloseable {
    */
   public <A> A reduce(A values, Op op, int root) {
     try (Values memory = Values.of(values)) {
-      CallArguments.of(CallArguments.REDUCE).op(op).number(root).run(this, memory);
+      CallArguments.of(CallArguments.REDUCE).op(op).number(root).run(this, memory, Values.NONE);
       if (rank == root) {
         memory.copyBack();
       }
@@ -170,7 +170,7 @@ public final class Communicator implements AutoCloseable {
   public <A> A scatter(A all, long[] counts, int root) {
     A buffer = rank == root ? all : Values.newArray(all, total(counts));
     try (Values memory = Values.of(buffer)) {
-      CallArguments.of(CallArguments.SCATTER).counts(counts).number(root).run(this, memory);
+      CallArguments.of(CallArguments.SCATTER).counts(counts).number(root).run(this, memory, Values.NONE);
       // The root's array is only read.
       if (rank != root) {
         memory.copyBack();
@@ -232,7 +232,7 @@ public final class Communicator implements AutoCloseable {
   /** Send values to another rank, which must {@link #receive receive} the same number of elements of the same type. */
   public void send(Object values, int to) {
     try (Values memory = Values.of(values)) {
-      CallArguments.of(CallArguments.SEND).number(to).run(this, memory);
+      CallArguments.of(CallArguments.SEND).number(to).run(this, memory, Values.NONE);
     }
   }
 
@@ -304,7 +304,7 @@ public final class Communicator implements AutoCloseable {
 
   private <A> A inPlace(CallArguments call, A values) {
     try (Values memory = Values.of(values)) {
-      call.run(this, memory);
+      call.run(this, memory, Values.NONE);
       memory.copyBack();
     }
     return values;

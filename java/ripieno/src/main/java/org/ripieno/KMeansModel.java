@@ -1,14 +1,16 @@
 package org.ripieno;
 
+import java.util.Arrays;
+
 /** The result of a {@link KMeans} fit. Labels belong to this rank's rows; all other values are equal on every rank. */
 public final class KMeansModel {
-  private final Object centroids;
+  private final double[] centroids;
   private final int columns;
   private final int[] labels;
   private final double inertia;
   private final int iterationCount;
 
-  KMeansModel(Object centroids, int columns, int[] labels, double inertia, int iterationCount) {
+  KMeansModel(double[] centroids, int columns, int[] labels, double inertia, int iterationCount) {
     this.centroids = centroids;
     this.columns = columns;
     this.labels = labels;
@@ -18,12 +20,8 @@ public final class KMeansModel {
 
   /** Return the centroids, each with one value per column. */
   public double[][] centroids() {
-    int count = (int) (Values.countOf(centroids) / columns);
-    double[][] rows = new double[count][columns];
-    for (int at = 0; at < count * columns; at++) {
-      rows[at / columns][at % columns] =
-          centroids instanceof float[] floats ? floats[at] : ((double[]) centroids)[at];
-    }
+    double[][] rows = new double[centroids.length / columns][];
+    Arrays.setAll(rows, row -> Arrays.copyOfRange(centroids, row * columns, (row + 1) * columns));
     return rows;
   }
 

@@ -129,45 +129,18 @@ final class Native {
 
   static native void freeRows(long rows);
 
-  static native long firstNonFinite(long rows, int threads);
-
-  static native void takeRow(long rows, long index, long address, long bytes);
-
-  static native void columnSums(long rows, long mean, long meanBytes, long sums, long sumsBytes);
-
-  static native double pass(
+  static native void fitKMeans(
+      long communicator,
       long rows,
-      long centroids,
-      long centroidsBytes,
-      long labels,
-      long labelsBytes,
-      long distances,
-      long distancesBytes,
-      long sums,
-      long sumsBytes,
-      long weights,
-      long weightsBytes,
-      int threads);
-
-  static native void resetBounds(long rows);
-
-  static native void lowerDistances(
-      long rows,
-      long centers,
-      long centersBytes,
-      int firstNumber,
-      long distances,
-      long distancesBytes,
-      long closest,
-      long closestBytes,
-      int threads);
-
-  static native double recenter(
-      int element,
-      long centroids,
-      long centroidsBytes,
-      long sums,
-      long sumsBytes,
-      long weights,
-      long weightsBytes);
+      double[] weights,
+      int k,
+      int maxIter,
+      double tol,
+      long seed,
+      int initSteps,
+      double[] initialCentroids,
+      int threads,
+      double[] centroids,
+      int[] labels,
+      double[] totals);
 }

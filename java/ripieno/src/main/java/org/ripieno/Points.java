@@ -95,34 +95,10 @@ public final class Points implements AutoCloseable {
     cleanable.clean();
   }
 
-  boolean areFloats() {
-    return element == FLOAT;
-  }
-
-  int element() {
-    return element;
-  }
-
   /** Return the address of the native object, after copying all pending rows. */
   long address() {
     flush();
     return address;
-  }
-
-  /** Return an array for {@code valueCount} values of this element type. */
-  Object newValues(long valueCount) {
-    return areFloats() ? new float[Math.toIntExact(valueCount)] : new double[Math.toIntExact(valueCount)];
-  }
-
-  /** Return a row, as an array of this element type. */
-  Object row(long number) {
-    Object row = newValues(columns);
-    try (Values memory = Values.uninitialized(row)) {
-      Native.takeRow(address(), number, memory.address, memory.bytes);
-      memory.copyBack();
-    }
-    Reference.reachabilityFence(this);
-    return row;
   }
 
   private ByteBuffer bufferForRow(int length) {
@@ -136,7 +112,7 @@ public final class Points implements AutoCloseable {
   }
 
   private void put(ByteBuffer buffer, double value) {
-    if (areFloats()) {
+    if (element == FLOAT) {
       buffer.putFloat((float) value);
     } else {
       buffer.putDouble(value);

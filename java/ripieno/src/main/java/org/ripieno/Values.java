@@ -25,6 +25,9 @@ final class Values implements AutoCloseable {
   private static final int FLOAT = 4;
   private static final int DOUBLE = 5;
 
+  /** No memory: the second memory of a call in place. */
+  static final Values NONE = new Values(0, 0, 0, null, null, null);
+
   final int element;
   final long address;
   final long bytes;

@@ -1,6 +1,10 @@
 package org.ripieno.spark;
 
+import static org.apache.spark.sql.functions.col;
+import static org.apache.spark.sql.functions.lit;
+
 import java.util.List;
+import java.util.stream.DoubleStream;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.ml.Estimator;
 import org.apache.spark.ml.linalg.Vector;
@@ -14,8 +18,10 @@ import org.apache.spark.ml.util.DefaultParamsReadable;
 import org.apache.spark.ml.util.DefaultParamsWritable;
 import org.apache.spark.ml.util.Identifiable$;
 import org.apache.spark.ml.util.MLReader;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.ripieno.Communicator;
 import org.ripieno.InputException;
@@ -48,6 +54,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
   private final Param<String> elementType;
   private final Param<String> featuresCol;
   private final Param<String> predictionCol;
+  private final Param<String> weightCol;
 
   /** Create an estimator with this name. */
   public RipienoKMeans(String uid) {
@@ -63,6 +70,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     elementType = new Param<>(uid, "elementType", "element type of the computation: float or double");
     featuresCol = new Param<>(uid, "featuresCol", "input column of vectors");
     predictionCol = new Param<>(uid, "predictionCol", "output column of labels");
+    weightCol = new Param<>(uid, "weightCol", "input column of the weights of rows");
     setDefault(k, 2);
     setDefault(maxIter, 20);
     setDefault(tol, 1e-4);
@@ -94,7 +102,9 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
   @Override
   public RipienoKMeansModel fit(Dataset<?> dataset) {
     transformSchema(dataset.schema());
-    JavaRDD<Row> rows = dataset.select($(featuresCol)).toJavaRDD();
+    boolean isWeighted = isDefined(weightCol);
+    Column weight = isWeighted ? col($(weightCol)).cast(DataTypes.DoubleType) : lit(1.0);
+    JavaRDD<Row> rows = dataset.select(col($(featuresCol)), weight).toJavaRDD();
     int requestedWorkers = (Integer) $(workers);
     KMeans kmeans =
         new KMeans()
@@ -111,16 +121,18 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
             rows,
             requestedWorkers == 0 ? rows.getNumPartitions() : requestedWorkers,
             (communicator, own) -> {
-              Vector first = own.hasNext() ? (Vector) own.next().get(0) : null;
-              int columns = columns(communicator, first);
+              Row first = own.hasNext() ? own.next() : null;
+              int columns = columns(communicator, first == null ? null : (Vector) first.get(0));
+              DoubleStream.Builder weights = DoubleStream.builder();
               try (Points points = areFloats ? Points.ofFloats(columns) : Points.ofDoubles(columns)) {
-                if (first != null) {
-                  points.add(first.toArray());
+                for (Row row = first; row != null; row = own.hasNext() ? own.next() : null) {
+                  points.add(((Vector) row.get(0)).toArray());
+                  if (isWeighted) {
+                    // A missing weight is refused with its row.
+                    weights.add(row.isNullAt(1) ? Double.NaN : row.getDouble(1));
+                  }
                 }
-                while (own.hasNext()) {
-                  points.add(((Vector) own.next().get(0)).toArray());
-                }
-                KMeansModel model = kmeans.fit(communicator, points);
+                KMeansModel model = kmeans.fit(communicator, points, isWeighted ? weights.build().toArray() : null);
                 // The result of one rank suffices.
                 double[][] centroids = communicator.rank() == 0 ? model.centroids() : null;
                 return new RankResult(centroids, model.inertia(), model.iterationCount());
@@ -217,6 +229,11 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     return predictionCol;
   }
 
+  /** The input column of the weights of rows, numbers of 0 or more; not set by default, so each row has weight 1. */
+  public Param<String> weightCol() {
+    return weightCol;
+  }
+
   public RipienoKMeans setK(int value) {
     return (RipienoKMeans) set(k, value);
   }
@@ -259,6 +276,10 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
 
   public RipienoKMeans setPredictionCol(String value) {
     return (RipienoKMeans) set(predictionCol, value);
+  }
+
+  public RipienoKMeans setWeightCol(String value) {
+    return (RipienoKMeans) set(weightCol, value);
   }
 
   private static final class EstimatorReader implements DefaultParamsReadable<RipienoKMeans> {}
