@@ -249,7 +249,7 @@ def test_a_peer_that_hangs_is_left_out_with_its_output():
 
 def test_a_launcher_that_fails_is_reported_and_the_rest_is_measured(tmp_path, monkeypatch):
     for name, text in {
-        "mpirun.openmpi": 'test "$1" = --version && echo "mpirun (Open MPI) 4" && exit; echo "no slots" >&2; exit 3',
+        "mpirun.openmpi": 'test "$1" = --version && echo "mpirun (Open MPI) 99" && exit; echo "no slots" >&2; exit 3',
         "mpicc.openmpi": 'while [ "$1" ]; do test "$1" != -o || : > "$2"; shift; done',
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -265,7 +265,7 @@ def test_a_launcher_that_fails_is_reported_and_the_rest_is_measured(tmp_path, mo
 
 
 def test_a_compiler_without_headers_is_reported_with_a_command_that_installs_them(tmp_path, monkeypatch):
-    for name, text in {"mpirun.openmpi": 'echo "mpirun (Open MPI) 4"', "mpicc.openmpi": "exit 1"}.items():
+    for name, text in {"mpirun.openmpi": 'echo "mpirun (Open MPI) 99"', "mpicc.openmpi": "exit 1"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

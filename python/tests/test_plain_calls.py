@@ -169,12 +169,55 @@ def sent(comm):
         np.testing.assert_array_equal(every, np.concatenate([np.full(len(s), r) for r, s in enumerate(shares)]))
 
 
+def divided(comm):
+    """Check calls whose rows are divided by counts. Tuples of counts and other dtypes do not use the fast path."""
+    world, rank = comm.world_size, comm.rank
+    for dtype in DTYPES:
+        for counts in ([1] * world, list(range(world)), [3] + [0] * (world - 1)):
+            every = [np.arange(sum(counts)).astype(dtype) + np.array(each, dtype) for each in range(world)]
+            ends = np.cumsum(counts)[:-1]
+            parts = [np.split(rows, ends) for rows in every]
+            own = [each[rank] for each in parts]
+            root = sum(counts) % world
+            gathered = np.concatenate([parts[each][each] for each in range(world)])
+            for kind in (list, tuple, list if rank % 2 else tuple):
+                given = kind(counts)
+                out = np.empty_like(every[0])
+                assert comm.allgather(parts[rank][rank].copy(), out=out, counts=given) is out
+                np.testing.assert_array_equal(out, gathered)
+                out[:] = 0
+                found = comm.gather(parts[rank][rank], root, out=out if rank == root else None, counts=given)
+                assert (found is out) == (rank == root) and (found is None) == (rank != root)
+                np.testing.assert_array_equal(out, gathered if rank == root else 0 * out)
+                part = np.empty_like(own[rank])
+                assert comm.scatter(every[root] if rank == root else None, root, out=part, counts=given) is part
+                np.testing.assert_array_equal(part, parts[root][rank])
+                before = every[rank].copy()
+                assert comm.reduce_scatter(before, "max", out=part, counts=given) is part
+                np.testing.assert_array_equal(part, parts[-1][rank])
+                np.testing.assert_array_equal(before, every[rank])
+                received, expected = np.empty(counts[rank] * world, dtype), np.concatenate(own)
+                out_counts = kind([counts[rank]] * world)
+                assert comm.alltoall(before, out=received, counts=given, out_counts=out_counts) is received
+                np.testing.assert_array_equal(received, expected)
+                total, sums = np.empty_like(before), sum(row.astype("f8") for row in every).astype(dtype)
+                found = comm.reduce(before, "sum", root, out=total if rank == root else None)
+                assert (found is total) == (rank == root)
+                if rank == root:
+                    np.testing.assert_array_equal(total, sums)
+    shared = np.arange(2.0 * world) + rank
+    expected = np.concatenate([np.arange(2.0 * rank, 2.0 * rank + 2) + each for each in range(world)])
+    assert comm.alltoall(shared, out=shared) is shared, "rows that are received do not overwrite rows to send"
+    np.testing.assert_array_equal(shared, expected)
+
+
 def test_arrays_of_all_kinds_are_reduced_and_sent_in_place(everywhere):
     everywhere(lambda comm: [comm.barrier() for _ in range(CALL_COUNT)])
     everywhere(reduced)
     everywhere(numbers)
     everywhere(lists_and_tuples)
     everywhere(sent)
+    everywhere(divided)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use ripieno::{BufferMemory, Element};
 use std::ffi::c_int;
+use std::ops::Range;
 
 /// Maximum size of a short array. Copying it takes a few microseconds, so the interpreter need not be released.
 pub const MAX_SHORT_BYTES: usize = 64 << 10;
@@ -74,6 +75,29 @@ impl ArrayBytes {
     /// Return whether the array has at most [`MAX_SHORT_BYTES`].
     pub fn is_short(self) -> bool {
         self.length_bytes <= MAX_SHORT_BYTES
+    }
+
+    /// Return the memory of some elements.
+    ///
+    /// # Panics
+    /// If the array has fewer elements.
+    pub fn range(self, elements: Range<usize>) -> ArrayBytes {
+        let size = self.element.size_bytes();
+        assert!(elements.start <= elements.end && elements.end * size <= self.length_bytes, "elements of the array");
+        // SAFETY: the elements are within the array.
+        let data = unsafe { self.data.add(elements.start * size) };
+        ArrayBytes { data, length_bytes: elements.len() * size, ..self }
+    }
+
+    /// Return whether `other` has the same length and type.
+    pub fn fits(self, other: ArrayBytes) -> bool {
+        self.length_bytes == other.length_bytes && self.element == other.element
+    }
+
+    /// Return whether both arrays share memory.
+    pub fn overlaps(self, other: ArrayBytes) -> bool {
+        let (own, others) = (self.data.addr(), other.data.addr());
+        own < others + other.length_bytes && others < own + self.length_bytes
     }
 
     /// Copy the bytes to `other`, which must have the same length and be writable.

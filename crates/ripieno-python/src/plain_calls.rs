@@ -11,6 +11,7 @@ use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
 use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Op, WholeBuffer};
+use std::ops::Range;
 
 /// Maximum number of ranks for which the counts are on the stack.
 const MAX_STACK_RANKS: usize = 16;
@@ -80,18 +81,131 @@ impl PlainCalls {
         self.perform(bytes, array, &CollectiveTask::Broadcast { root, vector: WholeBuffer })
     }
 
-    /// Run `allgather` in place on a 1-D array with equally many elements per rank.
-    #[pyo3(signature = (array, /))]
-    fn allgather(&self, array: Argument) -> PyResult<bool> {
-        let world_size = self.world_size();
-        let line =
-            ArrayBytes::plain(array).filter(|(_, line)| line.ndim() == 1 && line.len().is_multiple_of(world_size));
-        let Some((bytes, line)) = line else { return Ok(false) };
-        let count = line.len() / world_size;
-        if let Some(chunks) = [count; MAX_STACK_RANKS].get(..world_size) {
-            return self.perform(bytes, line, &CollectiveTask::Allgather { chunks });
+    /// Run `allgather` in place on a line. `counts` are the elements per rank, by default equally many. If `value` is
+    /// given, copy it to its place first.
+    #[pyo3(signature = (array, counts=None, value=None, /))]
+    fn allgather(&self, array: Argument, counts: Option<Argument>, value: Option<Argument>) -> PyResult<bool> {
+        let Some((bytes, array)) = line(array) else { return Ok(false) };
+        let Some(counts) = self.counts(counts, array.len()) else { return Ok(false) };
+        if let Some(value) = value {
+            let own = bytes.range(counts.range(self.inner_rank()));
+            let Some((value, _)) = line_to_read(value).filter(|(value, _)| value.is_short() && value.fits(own)) else {
+                return Ok(false);
+            };
+            value.copy_to(own);
         }
-        self.perform(bytes, line, &CollectiveTask::Allgather { chunks: &vec![count; world_size] })
+        self.perform(bytes, array, &CollectiveTask::Allgather { chunks: counts.of_ranks() })
+    }
+
+    /// Run `gather` of short lines. `out` is used at the root only.
+    #[pyo3(signature = (value, root, out, counts, /))]
+    fn gather(
+        &self,
+        value: Argument,
+        root: Argument,
+        out: Option<Argument>,
+        counts: Option<Argument>,
+    ) -> PyResult<bool> {
+        let (Some(root), Some((value, array)), Some(counts)) =
+            (self.rank(root), line_to_read(value), counts.and_then(|counts| self.counts(Some(counts), usize::MAX)))
+        else {
+            return Ok(false);
+        };
+        let (own, size) = (counts.range(self.inner_rank()), value.element.size_bytes());
+        let is_root = root == self.inner_rank();
+        let into = out.filter(|_| is_root).map(line);
+        let fits = into.as_ref().is_none_or(|into| {
+            into.is_some_and(|(into, line)| into.element == value.element && line.len() == counts.sum())
+        });
+        if array.len() != own.len() || !fits || counts.sum() * size > MAX_SHORT_BYTES || (is_root && into.is_none()) {
+            return Ok(false);
+        }
+        let mut rows = vec![0; counts.sum() * size];
+        rows[own.start * size..own.end * size].copy_from_slice(value.read());
+        self.run_on_line(array.py(), &CollectiveTask::Gather { chunks: counts.of_ranks(), root }, value, &mut rows)?;
+        if let Some(Some((into, _))) = into {
+            into.write()?.copy_from_slice(&rows);
+        }
+        Ok(true)
+    }
+
+    /// Run `scatter` of short lines. `values` are used at the root only.
+    #[pyo3(signature = (values, root, out, counts, /))]
+    fn scatter(
+        &self,
+        values: Option<Argument>,
+        root: Argument,
+        out: Argument,
+        counts: Option<Argument>,
+    ) -> PyResult<bool> {
+        let (Some(root), Some((out, array)), Some(counts)) =
+            (self.rank(root), line(out), counts.and_then(|counts| self.counts(Some(counts), usize::MAX)))
+        else {
+            return Ok(false);
+        };
+        let (own, size) = (counts.range(self.inner_rank()), out.element.size_bytes());
+        let is_root = root == self.inner_rank();
+        let from = values.filter(|_| is_root).map(line_to_read);
+        let fits = from.as_ref().is_none_or(|from| {
+            from.is_some_and(|(from, line)| from.element == out.element && line.len() == counts.sum())
+        });
+        if array.len() != own.len() || !fits || counts.sum() * size > MAX_SHORT_BYTES || (is_root && from.is_none()) {
+            return Ok(false);
+        }
+        let mut rows = from.flatten().map_or_else(|| vec![0; counts.sum() * size], |(from, _)| from.read().to_vec());
+        self.run_on_line(array.py(), &CollectiveTask::Scatter { chunks: counts.of_ranks(), root }, out, &mut rows)?;
+        out.write()?.copy_from_slice(&rows[own.start * size..own.end * size]);
+        Ok(true)
+    }
+
+    /// Run `reduce_scatter` of a short line. The value stays unchanged.
+    #[pyo3(signature = (value, op, out, counts, /))]
+    fn reduce_scatter(&self, value: Argument, op: Argument, out: Argument, counts: Option<Argument>) -> PyResult<bool> {
+        let (Some(op), Some((value, array)), Some((out, part))) = (arithmetic(op), line_to_read(value), line(out))
+        else {
+            return Ok(false);
+        };
+        let Some(counts) = self.counts(counts, array.len()) else { return Ok(false) };
+        let (own, size) = (counts.range(self.inner_rank()), value.element.size_bytes());
+        if out.element != value.element || part.len() != own.len() || !value.is_short() {
+            return Ok(false);
+        }
+        let mut rows = value.read().to_vec();
+        self.run_on_line(
+            array.py(),
+            &CollectiveTask::ReduceScatter { chunks: counts.of_ranks(), op },
+            value,
+            &mut rows,
+        )?;
+        out.write()?.copy_from_slice(&rows[own.start * size..own.end * size]);
+        Ok(true)
+    }
+
+    /// Run `alltoall` between lines that do not overlap. Counts are by default equal for all ranks.
+    #[pyo3(signature = (values, out, counts, out_counts, /))]
+    fn alltoall(
+        &self,
+        values: Argument,
+        out: Argument,
+        counts: Option<Argument>,
+        out_counts: Option<Argument>,
+    ) -> PyResult<bool> {
+        let (Some((values, sent)), Some((out, received))) = (line_to_read(values), line(out)) else {
+            return Ok(false);
+        };
+        let (Some(counts), Some(out_counts)) =
+            (self.counts(counts, sent.len()), self.counts(out_counts, received.len()))
+        else {
+            return Ok(false);
+        };
+        if values.element != out.element || values.overlaps(out) {
+            return Ok(false);
+        }
+        let task = CollectiveTask::Alltoall { out_chunks: counts.of_ranks(), in_chunks: out_counts.of_ranks() };
+        let elements = ElementType { element: values.element, shape: ElementShape::Line };
+        let memory = [values.memory(task.only_reads(self.inner_rank()))?, BufferMemory::Write(out.write()?)];
+        self.0.get().run(sent.py(), &task, elements, None, memory)?;
+        Ok(true)
     }
 
     /// Run `barrier`.
@@ -103,6 +217,47 @@ impl PlainCalls {
 impl PlainCalls {
     fn world_size(&self) -> usize {
         self.0.get().inner().world_size()
+    }
+
+    fn inner_rank(&self) -> usize {
+        self.0.get().inner().rank()
+    }
+
+    /// Parse the elements per rank from a list or tuple of Python integers, or divide `length` evenly. Return `None`
+    /// for other counts, for more than [`MAX_STACK_RANKS`] ranks, and if the sum is not `length`, unless that is
+    /// `usize::MAX`.
+    fn counts(&self, counts: Option<Argument>, length: usize) -> Option<Counts> {
+        let world_size = self.world_size();
+        let mut of_ranks = [0; MAX_STACK_RANKS];
+        let each = of_ranks.get_mut(..world_size)?;
+        match counts {
+            None if length.is_multiple_of(world_size) => each.fill(length / world_size),
+            None => return None,
+            Some(counts) => {
+                let list = counts.cast_exact::<PyList>().ok()?;
+                if list.len() != world_size {
+                    return None;
+                }
+                for (count, item) in each.iter_mut().zip(list) {
+                    *count =
+                        item.cast_exact::<PyInt>().ok()?.extract().ok().filter(|&count| count <= MAX_SHORT_BYTES)?;
+                }
+            }
+        }
+        let found = Counts { of_ranks, world_size };
+        (length == usize::MAX || found.sum() == length).then_some(found)
+    }
+
+    /// Run `task` on the bytes of a line of the elements of `like`.
+    fn run_on_line(
+        &self,
+        py: Python<'_>,
+        task: &CollectiveTask<'_>,
+        like: ArrayBytes,
+        rows: &mut [u8],
+    ) -> PyResult<()> {
+        let elements = ElementType { element: like.element, shape: ElementShape::Line };
+        self.run(py, task, elements, BufferMemory::Write(rows))
     }
 
     /// Parse a rank of this communicator from a Python integer.
@@ -218,6 +373,38 @@ impl PlainCalls {
     ) -> PyResult<()> {
         self.0.get().run(py, task, elements, None, [memory, NO_MEMORY])
     }
+}
+
+/// The elements of a line per rank.
+struct Counts {
+    of_ranks: [usize; MAX_STACK_RANKS],
+    world_size: usize,
+}
+
+impl Counts {
+    fn of_ranks(&self) -> &[usize] {
+        &self.of_ranks[..self.world_size]
+    }
+
+    fn sum(&self) -> usize {
+        self.of_ranks().iter().sum()
+    }
+
+    /// Return the elements of a rank in the line.
+    fn range(&self, rank: usize) -> Range<usize> {
+        let begin = self.of_ranks[..rank].iter().sum();
+        begin..begin + self.of_ranks[rank]
+    }
+}
+
+/// Return the memory of a plain 1-D array for writing.
+fn line<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(ArrayBytes, &'a Bound<'py, PyUntypedArray>)> {
+    ArrayBytes::plain(value).filter(|(_, array)| array.ndim() == 1)
+}
+
+/// Return the memory of a plain 1-D array for reading.
+fn line_to_read<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(ArrayBytes, &'a Bound<'py, PyUntypedArray>)> {
+    ArrayBytes::plain_to_read(value).filter(|(_, array)| array.ndim() == 1)
 }
 
 /// Copy `value` to `array` and return true, if both are short plain arrays of equal type and shape.

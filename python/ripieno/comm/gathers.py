@@ -214,6 +214,14 @@ class Gathers(CallBase):
         array or object
             This rank's value or rows; `out` if given.
         """
+        if (
+            out is not None
+            and algorithm is None
+            and (plain := self._plain) is not None
+            and self._queue.last is None
+            and plain.scatter(values, root, out, counts)
+        ):
+            return out
         root = self._rank("root", root)
         algorithm = in_order(algorithm, None)
         if out is None:
@@ -277,6 +285,15 @@ class Gathers(CallBase):
         every rank. With it, the root gets one array of all rows (`out`, if given), and no sizes are exchanged. Rows are
         sent in their own dtype and converted to the dtype of `out`.
         """
+        if (
+            counts is not None
+            and value is not None
+            and algorithm is None
+            and (plain := self._plain) is not None
+            and self._queue.last is None
+            and plain.gather(value, root, out, counts)
+        ):
+            return out if self.rank == root else None
         root = self._rank("root", root)
         algorithm = in_order(algorithm, None)
         if counts is None:
@@ -368,13 +385,12 @@ class Gathers(CallBase):
             with the rows of all ranks. For tables: one table with all partitions, with equal ids combined.
         """
         if (
-            value is None
-            and counts is None
+            out is not None
             and algorithm is None
             and order is None
             and (plain := self._plain) is not None
             and self._queue.last is None
-            and plain.allgather(out)
+            and plain.allgather(out, counts, value)
         ):
             return out
         algorithm = in_order(algorithm, order)

@@ -30,6 +30,7 @@ from ripieno.wire.arrays import (
     in_order,
     in_place,
     is_alike,
+    is_plain,
     is_tree,
     like,
     map_leaves,
@@ -311,14 +312,14 @@ class Reductions(CallBase):
         """
         root = self._rank("root", root)
         if (
-            out is None
-            and algorithm is None
+            algorithm is None
             and order is None
+            and (out is None or self.rank != root or _can_receive(out, value))
             and (plain := self._plain) is not None
             and self._queue.last is None
             and (result := plain.reduced(value, root, op)) is not NotImplemented
         ):
-            return result
+            return result if out is None or result is None else fill(out, result)
         op = resolved_operation(op, value)
         if is_function(op):
             return self._reduced_by_function(
@@ -472,6 +473,15 @@ class Reductions(CallBase):
         ndarray
             This rank's rows, in the dtype of `value`; `out` if given.
         """
+        if (
+            out is not None
+            and algorithm is None
+            and order is None
+            and (plain := self._plain) is not None
+            and self._queue.last is None
+            and plain.reduce_scatter(value, op, out, counts)
+        ):
+            return out
         op = resolved_operation(op, value)
         if is_function(op):
             algorithm = in_order(algorithm, order)
@@ -601,3 +611,8 @@ class Reductions(CallBase):
     def _ranks_of(self, what: str) -> slice:
         """Return the ranks that contribute to the result of this one; at least one, which gives the type."""
         return slice({"scan": self.rank + 1, "exscan": max(self.rank, 1)}.get(what, self.world_size))
+
+
+def _can_receive(out: NDArray[Any], value: Any) -> bool:
+    """Whether `out` can receive an array like `value` without conversion."""
+    return is_plain(out) and type(value) is np.ndarray and (out.shape, out.dtype) == (value.shape, value.dtype)
