@@ -36,8 +36,8 @@ impl ValueMemory {
         self.inner.set_limit(limit(limit_bytes, most_bytes), directory);
     }
 
-    /// Return the limit and the memory in use, in bytes; the number and bytes of the values moved to disk; the directory;
-    /// and the error of the last failed move, if any.
+    /// Return the limit and the memory in use, in bytes; the number and bytes of the values moved to disk; the
+    /// directory; and the error of the last failed move, if any.
     fn tally(&self) -> (usize, usize, u64, u64, OsString, Option<String>) {
         let stats = self.inner.stats();
         (

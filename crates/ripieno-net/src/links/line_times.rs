@@ -1,9 +1,9 @@
 //! Measured time of a cache line between the cores at both ends of a link.
 //!
 //! A line takes 20 to 30 ns between cores that share a cache, 50 to 60 ns over the mesh of a third-level cache, and 100
-//! to 200 ns between others. `sysfs` does not show this in virtual machines, because their cores move. The producer of a
-//! ring therefore times reads that it needs anyway. These times include a fence and two reads of the time stamp counter,
-//! about 30 ns. Ranks migrate, so only the last times count.
+//! to 200 ns between others. `sysfs` does not show this in virtual machines, because their cores move. The producer of
+//! a ring therefore times reads that it needs anyway. These times include a fence and two reads of the time stamp
+//! counter, about 30 ns. Ranks migrate, so only the last times count.
 
 use super::streaming::ticks;
 use std::sync::OnceLock;

@@ -245,8 +245,8 @@ impl RingLink {
         self.sent = true;
     }
 
-    /// Take ownership of the lines of the next message through the ring, which is probably as long as the last one. Only
-    /// over a mesh: the lines are in its third-level cache.
+    /// Take ownership of the lines of the next message through the ring, which is probably as long as the last one.
+    /// Only over a mesh: the lines are in its third-level cache.
     #[inline]
     fn own_next_message(&mut self) {
         let line_count = std::mem::take(&mut self.long_bytes).min(OWNED_RING_BYTES_MAX).div_ceil(LINE_BYTES);

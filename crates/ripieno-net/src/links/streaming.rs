@@ -5,13 +5,13 @@
 //! prefetcher of the reader's core fetches them from there; prefetch instructions made the reads slower. On cores that
 //! share a cache, streaming stores are slower for short copies, so [`super::store_choice`] measures both.
 //!
-//! Streaming stores are weakly ordered on x86: the release store that publishes the bytes does not order them.
-//! [`copy`] therefore ends with a store fence (SFENCE). SFENCE orders all earlier stores of the thread, streaming or
-//! not, before all later ones. So every streaming store is globally visible before the release store of the index, and
-//! a reader that acquires the index sees the bytes. After the fence the bytes equal the bytes of an ordinary copy, so the
-//! model of the index protocol, which checks the order of ordinary writes and the publication, holds for them as well.
-//! The other direction needs no fence: a streaming store is not performed before an earlier load of its thread
-//! completes, and the producer acquires the consumer's index before it overwrites the bytes.
+//! Streaming stores are weakly ordered on x86: the release store that publishes the bytes does not order them. [`copy`]
+//! therefore ends with a store fence (SFENCE). SFENCE orders all earlier stores of the thread, streaming or not, before
+//! all later ones. So every streaming store is globally visible before the release store of the index, and a reader
+//! that acquires the index sees the bytes. After the fence the bytes equal the bytes of an ordinary copy, so the model
+//! of the index protocol, which checks the order of ordinary writes and the publication, holds for them as well. The
+//! other direction needs no fence: a streaming store is not performed before an earlier load of its thread completes,
+//! and the producer acquires the consumer's index before it overwrites the bytes.
 
 /// Whether this architecture has streaming stores that [`copy`] uses.
 pub(super) const CAN_STREAM: bool = cfg!(target_arch = "x86_64");

@@ -50,8 +50,8 @@ impl Waves {
     /// Cut large waves, and return `None` if no wave needs a cut.
     ///
     /// `sent_bytes` has, for each wave, the largest number of bytes that a rank sends. A wave is large if this is more
-    /// than twice `wave_bytes`. It is cut into pieces in which this rank sends about `wave_bytes`. A wave of one part is never cut. A piece has parts of all receivers,
-    /// or of some receivers if they have few parts.
+    /// than twice `wave_bytes`. It is cut into pieces in which this rank sends about `wave_bytes`. A wave of one part
+    /// is never cut. A piece has parts of all receivers, or of some receivers if they have few parts.
     pub fn cut(&self, part_bytes: &[u64], sent_bytes: &[u64], wave_bytes: u64) -> Option<Waves> {
         let uncut = |rank: &Receiver| Receiver { parts: rank.parts.clone(), ends: Vec::new() };
         let mut cut = Waves { ranks: self.ranks.iter().map(uncut).collect(), count: 0 };
