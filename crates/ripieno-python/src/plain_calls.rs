@@ -12,16 +12,24 @@ use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
 use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Op, WholeBuffer};
 use std::ops::Range;
+use std::sync::Mutex;
 
 /// Maximum number of ranks for which the counts are on the stack.
 const MAX_STACK_RANKS: usize = 16;
+
+/// Maximum size of the rows of all ranks in memory that is kept between calls.
+const MAX_SCRATCH_BYTES: usize = 4 << 20;
 
 /// Maximum number of leaves on the fast path.
 const MAX_LEAVES: usize = 64;
 
 /// The calls of a communicator on plain arrays and numbers.
 #[pyclass(frozen, module = "ripieno._native")]
-pub struct PlainCalls(Py<Communicator>);
+pub struct PlainCalls {
+    communicator: Py<Communicator>,
+    /// Rows of all ranks, where the caller has no array for them. Kept, because new memory takes longer than the call.
+    scratch: Mutex<Vec<u8>>,
+}
 
 type Argument<'a, 'py> = &'a Bound<'py, PyAny>;
 
@@ -29,7 +37,7 @@ type Argument<'a, 'py> = &'a Bound<'py, PyAny>;
 impl PlainCalls {
     #[new]
     fn new(communicator: Py<Communicator>) -> PlainCalls {
-        PlainCalls(communicator)
+        PlainCalls { communicator, scratch: Mutex::default() }
     }
 
     /// Run `allreduce` in place; without `op`, a sum. If `value` is given, copy it to the array first.
@@ -63,13 +71,16 @@ impl PlainCalls {
         op: Option<Argument>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = value.py();
-        let found = match (op.map_or(Some(Op::Sum), arithmetic), self.rank(root)) {
-            (Some(op), Some(root)) => {
-                let found = self.combined(value, &CollectiveTask::Reduce { op, root, vector: WholeBuffer })?;
-                found.map(|found| if root == self.0.get().inner().rank() { found } else { py.None().into_bound(py) })
-            }
-            _ => None,
-        };
+        let found =
+            match (op.map_or(Some(Op::Sum), arithmetic), self.rank(root)) {
+                (Some(op), Some(root)) => {
+                    let found = self.combined(value, &CollectiveTask::Reduce { op, root, vector: WholeBuffer })?;
+                    found.map(|found| {
+                        if root == self.communicator.get().inner().rank() { found } else { py.None().into_bound(py) }
+                    })
+                }
+                _ => None,
+            };
         Ok(found.unwrap_or_else(|| py.NotImplemented().into_bound(py)))
     }
 
@@ -97,7 +108,7 @@ impl PlainCalls {
         self.perform(bytes, array, &CollectiveTask::Allgather { chunks: counts.of_ranks() })
     }
 
-    /// Run `gather` of short lines. `out` is used at the root only.
+    /// Run `gather` of lines. `out` is used at the root only.
     #[pyo3(signature = (value, root, out, counts, /))]
     fn gather(
         &self,
@@ -106,30 +117,30 @@ impl PlainCalls {
         out: Option<Argument>,
         counts: Option<Argument>,
     ) -> PyResult<bool> {
-        let (Some(root), Some((value, array)), Some(counts)) =
-            (self.rank(root), line_to_read(value), counts.and_then(|counts| self.counts(Some(counts), usize::MAX)))
+        let (Some(root), Some((value, array))) = (self.rank(root), line_to_read(value)) else { return Ok(false) };
+        let Some(counts) = self.counts_of_rows(counts, value, array) else { return Ok(false) };
+        let (own, task) = (counts.range(self.inner_rank()), CollectiveTask::Gather { chunks: counts.of_ranks(), root });
+        if root != self.inner_rank() {
+            return self.run_on_scratch(
+                array.py(),
+                &task,
+                value,
+                counts.sum(),
+                |rows, size| {
+                    rows[own.start * size..own.end * size].copy_from_slice(value.read());
+                },
+                |_, _| Ok(()),
+            );
+        }
+        let Some((out, _)) = out.and_then(line).filter(|(out, all)| counts.fit(all) && out.element == value.element)
         else {
             return Ok(false);
         };
-        let (own, size) = (counts.range(self.inner_rank()), value.element.size_bytes());
-        let is_root = root == self.inner_rank();
-        let into = out.filter(|_| is_root).map(line);
-        let fits = into.as_ref().is_none_or(|into| {
-            into.is_some_and(|(into, line)| into.element == value.element && line.len() == counts.sum())
-        });
-        if array.len() != own.len() || !fits || counts.sum() * size > MAX_SHORT_BYTES || (is_root && into.is_none()) {
-            return Ok(false);
-        }
-        let mut rows = vec![0; counts.sum() * size];
-        rows[own.start * size..own.end * size].copy_from_slice(value.read());
-        self.run_on_line(array.py(), &CollectiveTask::Gather { chunks: counts.of_ranks(), root }, value, &mut rows)?;
-        if let Some(Some((into, _))) = into {
-            into.write()?.copy_from_slice(&rows);
-        }
-        Ok(true)
+        value.copy_to(out.range(own));
+        self.run_on_line(array.py(), &task, value, BufferMemory::Write(out.write()?))
     }
 
-    /// Run `scatter` of short lines. `values` are used at the root only.
+    /// Run `scatter` of lines. `values` are used at the root only.
     #[pyo3(signature = (values, root, out, counts, /))]
     fn scatter(
         &self,
@@ -138,23 +149,29 @@ impl PlainCalls {
         out: Argument,
         counts: Option<Argument>,
     ) -> PyResult<bool> {
-        let (Some(root), Some((out, array)), Some(counts)) =
-            (self.rank(root), line(out), counts.and_then(|counts| self.counts(Some(counts), usize::MAX)))
-        else {
+        let (Some(root), Some((out, array))) = (self.rank(root), line(out)) else { return Ok(false) };
+        let Some(counts) = self.counts_of_rows(counts, out, array) else { return Ok(false) };
+        let (own, task) =
+            (counts.range(self.inner_rank()), CollectiveTask::Scatter { chunks: counts.of_ranks(), root });
+        if root != self.inner_rank() {
+            return self.run_on_scratch(
+                array.py(),
+                &task,
+                out,
+                counts.sum(),
+                |_, _| (),
+                |rows, size| {
+                    out.write()?.copy_from_slice(&rows[own.start * size..own.end * size]);
+                    Ok(())
+                },
+            );
+        }
+        let values = values.and_then(line_to_read);
+        let Some((values, _)) = values.filter(|(values, all)| counts.fit(all) && values.element == out.element) else {
             return Ok(false);
         };
-        let (own, size) = (counts.range(self.inner_rank()), out.element.size_bytes());
-        let is_root = root == self.inner_rank();
-        let from = values.filter(|_| is_root).map(line_to_read);
-        let fits = from.as_ref().is_none_or(|from| {
-            from.is_some_and(|(from, line)| from.element == out.element && line.len() == counts.sum())
-        });
-        if array.len() != own.len() || !fits || counts.sum() * size > MAX_SHORT_BYTES || (is_root && from.is_none()) {
-            return Ok(false);
-        }
-        let mut rows = from.flatten().map_or_else(|| vec![0; counts.sum() * size], |(from, _)| from.read().to_vec());
-        self.run_on_line(array.py(), &CollectiveTask::Scatter { chunks: counts.of_ranks(), root }, out, &mut rows)?;
-        out.write()?.copy_from_slice(&rows[own.start * size..own.end * size]);
+        self.run_on_line(array.py(), &task, out, values.memory(task.only_reads(root))?)?;
+        values.range(own).copy_to(out);
         Ok(true)
     }
 
@@ -171,12 +188,8 @@ impl PlainCalls {
             return Ok(false);
         }
         let mut rows = value.read().to_vec();
-        self.run_on_line(
-            array.py(),
-            &CollectiveTask::ReduceScatter { chunks: counts.of_ranks(), op },
-            value,
-            &mut rows,
-        )?;
+        let task = CollectiveTask::ReduceScatter { chunks: counts.of_ranks(), op };
+        self.run_on_line(array.py(), &task, value, BufferMemory::Write(&mut rows))?;
         out.write()?.copy_from_slice(&rows[own.start * size..own.end * size]);
         Ok(true)
     }
@@ -204,7 +217,7 @@ impl PlainCalls {
         let task = CollectiveTask::Alltoall { out_chunks: counts.of_ranks(), in_chunks: out_counts.of_ranks() };
         let elements = ElementType { element: values.element, shape: ElementShape::Line };
         let memory = [values.memory(task.only_reads(self.inner_rank()))?, BufferMemory::Write(out.write()?)];
-        self.0.get().run(sent.py(), &task, elements, None, memory)?;
+        self.communicator.get().run(sent.py(), &task, elements, None, memory)?;
         Ok(true)
     }
 
@@ -216,11 +229,11 @@ impl PlainCalls {
 
 impl PlainCalls {
     fn world_size(&self) -> usize {
-        self.0.get().inner().world_size()
+        self.communicator.get().inner().world_size()
     }
 
     fn inner_rank(&self) -> usize {
-        self.0.get().inner().rank()
+        self.communicator.get().inner().rank()
     }
 
     /// Parse the elements per rank from a list or tuple of Python integers, or divide `length` evenly. Return `None`
@@ -240,7 +253,7 @@ impl PlainCalls {
                 }
                 for (count, item) in each.iter_mut().zip(list) {
                     *count =
-                        item.cast_exact::<PyInt>().ok()?.extract().ok().filter(|&count| count <= MAX_SHORT_BYTES)?;
+                        item.cast_exact::<PyInt>().ok()?.extract().ok().filter(|&count| count <= MAX_SCRATCH_BYTES)?;
                 }
             }
         }
@@ -248,16 +261,50 @@ impl PlainCalls {
         (length == usize::MAX || found.sum() == length).then_some(found)
     }
 
-    /// Run `task` on the bytes of a line of the elements of `like`.
+    /// Parse the elements per rank of a call in which this rank has `rows`. Return `None` if they do not fit.
+    fn counts_of_rows(
+        &self,
+        counts: Option<Argument>,
+        rows: ArrayBytes,
+        array: &Bound<'_, PyUntypedArray>,
+    ) -> Option<Counts> {
+        let counts = self.counts(Some(counts?), usize::MAX)?;
+        let fits = array.len() == counts.range(self.inner_rank()).len();
+        (fits && counts.sum() * rows.element.size_bytes() <= MAX_SCRATCH_BYTES).then_some(counts)
+    }
+
+    /// Run `task` on a line of the elements of `like`.
     fn run_on_line(
         &self,
         py: Python<'_>,
         task: &CollectiveTask<'_>,
         like: ArrayBytes,
-        rows: &mut [u8],
-    ) -> PyResult<()> {
-        let elements = ElementType { element: like.element, shape: ElementShape::Line };
-        self.run(py, task, elements, BufferMemory::Write(rows))
+        memory: BufferMemory<'_>,
+    ) -> PyResult<bool> {
+        self.run(py, task, ElementType { element: like.element, shape: ElementShape::Line }, memory)?;
+        Ok(true)
+    }
+
+    /// Run `task` on scratch memory for `length` elements of the type of `like`, between `before` and `after`, which
+    /// get the memory and the size of an element. Another thread may use the kept memory while its call waits.
+    fn run_on_scratch(
+        &self,
+        py: Python<'_>,
+        task: &CollectiveTask<'_>,
+        like: ArrayBytes,
+        length: usize,
+        before: impl FnOnce(&mut [u8], usize),
+        after: impl FnOnce(&[u8], usize) -> PyResult<()>,
+    ) -> PyResult<bool> {
+        let (mut kept, mut own) = (self.scratch.try_lock(), Vec::new());
+        let memory = kept.as_deref_mut().unwrap_or(&mut own);
+        let size = like.element.size_bytes();
+        memory.resize(memory.len().max(length * size), 0);
+        let rows = &mut memory[..length * size];
+        before(rows, size);
+        self.run_on_line(py, task, like, BufferMemory::Write(rows))?;
+        after(rows, size)?;
+        Ok(true)
     }
 
     /// Parse a rank of this communicator from a Python integer.
@@ -359,7 +406,7 @@ impl PlainCalls {
     ) -> PyResult<bool> {
         let shape = if array.ndim() == 1 { ElementShape::Line } else { ElementShape::Axes(array.shape()) };
         let elements = ElementType { element: bytes.element, shape };
-        self.run(array.py(), task, elements, bytes.memory(task.only_reads(self.0.get().inner().rank()))?)?;
+        self.run(array.py(), task, elements, bytes.memory(task.only_reads(self.communicator.get().inner().rank()))?)?;
         Ok(true)
     }
 
@@ -371,7 +418,7 @@ impl PlainCalls {
         elements: ElementType<'_>,
         memory: BufferMemory<'_>,
     ) -> PyResult<()> {
-        self.0.get().run(py, task, elements, None, [memory, NO_MEMORY])
+        self.communicator.get().run(py, task, elements, None, [memory, NO_MEMORY])
     }
 }
 
@@ -388,6 +435,11 @@ impl Counts {
 
     fn sum(&self) -> usize {
         self.of_ranks().iter().sum()
+    }
+
+    /// Return whether a line has the elements of all ranks.
+    fn fit(&self, line: &Bound<'_, PyUntypedArray>) -> bool {
+        line.len() == self.sum()
     }
 
     /// Return the elements of a rank in the line.
