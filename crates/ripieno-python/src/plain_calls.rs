@@ -5,6 +5,7 @@
 
 use crate::arrays::{ArrayBytes, MAX_SHORT_BYTES};
 use crate::communicator::{Communicator, parse_op};
+use crate::memory;
 use crate::plain_leaves::{Leaf, NUMBER_SIGNATURE, copied};
 use crate::signatures;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -12,24 +13,19 @@ use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
 use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Op, WholeBuffer};
 use std::ops::Range;
-use std::sync::Mutex;
 
 /// Maximum number of ranks for which the counts are on the stack.
 const MAX_STACK_RANKS: usize = 16;
 
-/// Maximum size of the rows of all ranks in memory that is kept between calls.
-const MAX_SCRATCH_BYTES: usize = 4 << 20;
+/// Maximum number of rows of a rank, and of bytes of the rows of all ranks, on the fast path.
+const MAX_ROWS: usize = 1 << 30;
 
 /// Maximum number of leaves on the fast path.
 const MAX_LEAVES: usize = 64;
 
 /// The calls of a communicator on plain arrays and numbers.
 #[pyclass(frozen, module = "ripieno._native")]
-pub struct PlainCalls {
-    communicator: Py<Communicator>,
-    /// Rows of all ranks, where the caller has no array for them. Kept, because new memory takes longer than the call.
-    scratch: Mutex<Vec<u8>>,
-}
+pub struct PlainCalls(Py<Communicator>);
 
 type Argument<'a, 'py> = &'a Bound<'py, PyAny>;
 
@@ -37,7 +33,7 @@ type Argument<'a, 'py> = &'a Bound<'py, PyAny>;
 impl PlainCalls {
     #[new]
     fn new(communicator: Py<Communicator>) -> PlainCalls {
-        PlainCalls { communicator, scratch: Mutex::default() }
+        PlainCalls(communicator)
     }
 
     /// Run `allreduce` in place; without `op`, a sum. If `value` is given, copy it to the array first.
@@ -71,16 +67,13 @@ impl PlainCalls {
         op: Option<Argument>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = value.py();
-        let found =
-            match (op.map_or(Some(Op::Sum), arithmetic), self.rank(root)) {
-                (Some(op), Some(root)) => {
-                    let found = self.combined(value, &CollectiveTask::Reduce { op, root, vector: WholeBuffer })?;
-                    found.map(|found| {
-                        if root == self.communicator.get().inner().rank() { found } else { py.None().into_bound(py) }
-                    })
-                }
-                _ => None,
-            };
+        let found = match (op.map_or(Some(Op::Sum), arithmetic), self.rank(root)) {
+            (Some(op), Some(root)) => {
+                let found = self.combined(value, &CollectiveTask::Reduce { op, root, vector: WholeBuffer })?;
+                found.map(|found| if root == self.0.get().inner().rank() { found } else { py.None().into_bound(py) })
+            }
+            _ => None,
+        };
         Ok(found.unwrap_or_else(|| py.NotImplemented().into_bound(py)))
     }
 
@@ -217,7 +210,7 @@ impl PlainCalls {
         let task = CollectiveTask::Alltoall { out_chunks: counts.of_ranks(), in_chunks: out_counts.of_ranks() };
         let elements = ElementType { element: values.element, shape: ElementShape::Line };
         let memory = [values.memory(task.only_reads(self.inner_rank()))?, BufferMemory::Write(out.write()?)];
-        self.communicator.get().run(sent.py(), &task, elements, None, memory)?;
+        self.0.get().run(sent.py(), &task, elements, None, memory)?;
         Ok(true)
     }
 
@@ -229,11 +222,11 @@ impl PlainCalls {
 
 impl PlainCalls {
     fn world_size(&self) -> usize {
-        self.communicator.get().inner().world_size()
+        self.0.get().inner().world_size()
     }
 
     fn inner_rank(&self) -> usize {
-        self.communicator.get().inner().rank()
+        self.0.get().inner().rank()
     }
 
     /// Parse the elements per rank from a list or tuple of Python integers, or divide `length` evenly. Return `None`
@@ -252,8 +245,7 @@ impl PlainCalls {
                     return None;
                 }
                 for (count, item) in each.iter_mut().zip(list) {
-                    *count =
-                        item.cast_exact::<PyInt>().ok()?.extract().ok().filter(|&count| count <= MAX_SCRATCH_BYTES)?;
+                    *count = item.cast_exact::<PyInt>().ok()?.extract().ok().filter(|&count| count <= MAX_ROWS)?;
                 }
             }
         }
@@ -270,7 +262,7 @@ impl PlainCalls {
     ) -> Option<Counts> {
         let counts = self.counts(Some(counts?), usize::MAX)?;
         let fits = array.len() == counts.range(self.inner_rank()).len();
-        (fits && counts.sum() * rows.element.size_bytes() <= MAX_SCRATCH_BYTES).then_some(counts)
+        (fits && counts.sum() * rows.element.size_bytes() <= MAX_ROWS).then_some(counts)
     }
 
     /// Run `task` on a line of the elements of `like`.
@@ -285,8 +277,8 @@ impl PlainCalls {
         Ok(true)
     }
 
-    /// Run `task` on scratch memory for `length` elements of the type of `like`, between `before` and `after`, which
-    /// get the memory and the size of an element. Another thread may use the kept memory while its call waits.
+    /// Run `task` on memory for `length` elements of the type of `like`, between `before` and `after`, which get the
+    /// memory and the size of an element. Ranks of the host can read long memory in place.
     fn run_on_scratch(
         &self,
         py: Python<'_>,
@@ -296,11 +288,15 @@ impl PlainCalls {
         before: impl FnOnce(&mut [u8], usize),
         after: impl FnOnce(&[u8], usize) -> PyResult<()>,
     ) -> PyResult<bool> {
-        let (mut kept, mut own) = (self.scratch.try_lock(), Vec::new());
-        let memory = kept.as_deref_mut().unwrap_or(&mut own);
         let size = like.element.size_bytes();
-        memory.resize(memory.len().max(length * size), 0);
-        let rows = &mut memory[..length * size];
+        let (mut short, mut long);
+        let rows = if length * size < MAX_SHORT_BYTES {
+            short = vec![0; length * size];
+            &mut short[..]
+        } else {
+            long = memory::take(length * size)?;
+            &mut long.bytes_mut()[..length * size]
+        };
         before(rows, size);
         self.run_on_line(py, task, like, BufferMemory::Write(rows))?;
         after(rows, size)?;
@@ -406,7 +402,7 @@ impl PlainCalls {
     ) -> PyResult<bool> {
         let shape = if array.ndim() == 1 { ElementShape::Line } else { ElementShape::Axes(array.shape()) };
         let elements = ElementType { element: bytes.element, shape };
-        self.run(array.py(), task, elements, bytes.memory(task.only_reads(self.communicator.get().inner().rank()))?)?;
+        self.run(array.py(), task, elements, bytes.memory(task.only_reads(self.0.get().inner().rank()))?)?;
         Ok(true)
     }
 
@@ -418,7 +414,7 @@ impl PlainCalls {
         elements: ElementType<'_>,
         memory: BufferMemory<'_>,
     ) -> PyResult<()> {
-        self.communicator.get().run(py, task, elements, None, [memory, NO_MEMORY])
+        self.0.get().run(py, task, elements, None, [memory, NO_MEMORY])
     }
 }
 
