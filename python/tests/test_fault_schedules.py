@@ -18,8 +18,10 @@ import textwrap
 import threading
 import time
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -240,32 +242,47 @@ def run_schedule(schedule: FaultSchedule, folder: Path, monkeypatch: pytest.Monk
     assert took_s < PROMPT_S + SLACK_S + early_s + again_s, f"the caller was notified after {took_s:.1f} s"
 
 
-def left_behind() -> tuple[list[str], list[str], int]:
-    """Return the descriptors, shared memory, and threads of this process."""
+class Resources(NamedTuple):
+    """The descriptors, the names in shared memory, and the number of threads of this process."""
+
+    descriptors: Counter[str]
+    shared: Counter[str]
+    thread_count: int
+
+    def more_than(self, before: Resources) -> dict[str, Any]:
+        """Return what was not there before. Earlier tests may still close what they had opened."""
+        found = {
+            "descriptors": self.descriptors - before.descriptors,
+            "shared": self.shared - before.shared,
+            "threads": max(0, self.thread_count - before.thread_count),
+        }
+        return {name: more for name, more in found.items() if more}
+
+
+def resources() -> Resources:
     gc.collect()
     # Ignore files of other running programs: semaphores, and shared memory of Open MPI.
-    shared = sorted(
-        name for name in os.listdir("/dev/shm") if not name.startswith(("sem.", "vader_segment.", "sm_segment."))
-    )
-    return open_descriptors(), shared, threading.active_count()
+    foreign = ("sem.", "vader_segment.", "sm_segment.")
+    shared = Counter(name for name in os.listdir("/dev/shm") if not name.startswith(foreign))
+    return Resources(Counter(open_descriptors()), shared, threading.active_count())
 
 
 def test_fonts_that_matplotlib_keeps_open_are_no_leak():
-    before = left_behind()
+    before = resources()
     font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
     assert any(name.endswith(".ttf") for name in map(os.path.realpath, Path("/proc/self/fd").iterdir()))
-    assert left_behind() == before
+    assert resources().more_than(before) == {}
     font.clear()
 
 
 @pytest.mark.parametrize("seed", seeds() if SCHEDULES else [*seeds()[:2], *exhaustively(*seeds()[2:])])
 def test_any_fault_of_a_rank_is_reported_or_survived_in_time(seed, tmp_path, monkeypatch):
     schedule = FaultSchedule.drawn(seed)
-    before = left_behind()
+    before = resources()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         run_schedule(schedule, tmp_path, monkeypatch)
-    assert left_behind() == before, schedule
+    assert resources().more_than(before) == {}, schedule
 
 
 SCHEDULE_SCRIPT = """
@@ -387,7 +404,7 @@ def spill(comm: rp.Communicator, resource_name: str, folder: Path, replicas: int
 @pytest.mark.parametrize(("links", "replicas"), [("shared-memory", 1), *exhaustively(("tcp", 1), ("shared-memory", 2))])
 @pytest.mark.parametrize("resource_name", SHORTAGES)
 def test_a_rank_with_a_shortage_reports_it_and_leaves_nothing(tmp_path, resource_name, links, replicas):
-    before = left_behind()
+    before = resources()
     with (
         rp.launch(2 * replicas, threads=1, links=links, replicas=replicas, heartbeat_timeout_s=HEARTBEAT_S) as job,
         pytest.raises((rp.SpillError, MemoryError), match=SHORTAGES[resource_name]) as caught,
@@ -396,7 +413,7 @@ def test_a_rank_with_a_shortage_reports_it_and_leaves_nothing(tmp_path, resource
     if resource_name != "memory":
         assert "choose another spill_directory, or allow a larger memory_limit" in str(caught.value)
     assert isinstance(caught.value.__cause__, rp.RankFailed) and caught.value.__cause__.rank == 1
-    assert left_behind() == before and not list(tmp_path.iterdir())
+    assert resources().more_than(before) == {} and not list(tmp_path.iterdir())
 
 
 SPILL_SCRIPT = """
