@@ -51,12 +51,12 @@ def test_every_rank_has_its_partition_for_as_long_as_the_frame_is_the_same(spark
         again = job.run(programs.ids, batches=frame)
         kept = job.run(programs.count_runs)
         others = job.run(programs.ids, other)
-        again = job.run(programs.count_runs)
+        restarted = job.run(programs.count_runs)
 
     assert first == again == [list(range(250 * rank, 250 * (rank + 1))) for rank in range(4)]
     assert len(read.read_text()) == 4, "each partition was read once"
     assert others == [[0, 1], [2, 3, 4], [5, 6], [7, 8, 9]]
-    assert (kept, again) == ([3] * 4, [2] * 4)
+    assert (kept, restarted) == ([3] * 4, [2] * 4)
 
 
 @ON_ALL
