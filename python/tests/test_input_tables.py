@@ -202,6 +202,13 @@ def test_all_rows_of_a_file_decide_the_types_of_its_columns(tmp_path, monkeypatc
         [part.read() for part in splits(late, count=2)]
 
 
+def test_a_single_number_beyond_int64_is_a_fraction(tmp_path):
+    name = tmp_path / "rows.csv"
+    name.write_text("k,v\n12345678901234567890,1\n5,3\n")
+
+    assert splits(name)[0].read()["k"].to_pylist() == [1.2345678901234567e19, 5.0]
+
+
 @pytest.mark.parametrize(
     ("text", "names", "rows"),
     [

@@ -49,6 +49,8 @@ from ripieno.input.split import Range, Split, arrow_type
 WINDOW_BYTES = 4 << 20
 #: Bytes read at once to find cuts.
 CUT_BYTES = 1 << 20
+#: Up to this number, float64 has all whole numbers.
+FLOAT64_EXACT = 1 << 53
 TYPES_HINT = 'types={"column": "string"}'
 
 
@@ -162,11 +164,13 @@ class Csv:
         except pa.ArrowInvalid as error:
             raise InputError(parse_error_text(error, file.path, file.compression, begin, dialect)) from error
         for at, each in enumerate(table.schema):
-            # As float64, different whole numbers from 2^63 on would be equal.
+            # As float64, different whole numbers of this size could be equal.
             if pa.types.is_floating(each.type) and (pc.max(table[at]).as_py() or 0) >= 2.0**63:
                 with suppress(pa.ArrowInvalid):
                     own = read(column_types={each.name: pa.uint64()}, include_columns=[each.name])
-                    table = table.set_column(at, own.schema.field(0), own.column(0))
+                    inexact = pc.greater_equal(own[0], pa.scalar(FLOAT64_EXACT, pa.uint64()))
+                    if pc.count_distinct(own[0].filter(inexact)).as_py() > 1:
+                        table = table.set_column(at, own.schema.field(0), own[0])
         schema = table.schema if options.thousands is None else number_types(table, dialect)
         chosen = options.chosen_of(file, names)
         return cls(
