@@ -92,7 +92,7 @@ impl PlainCalls {
         let Some((bytes, array)) = line(array) else { return Ok(false) };
         let Some(counts) = self.counts(counts, array.len()) else { return Ok(false) };
         if let Some(value) = value {
-            let own = bytes.range(counts.range(self.inner_rank()));
+            let own = bytes.range(counts.range(self.own_rank()));
             let Some((value, _)) = line_to_read(value).filter(|(value, _)| value.is_short() && value.fits(own)) else {
                 return Ok(false);
             };
@@ -112,8 +112,8 @@ impl PlainCalls {
     ) -> PyResult<bool> {
         let (Some(root), Some((value, array))) = (self.rank(root), line_to_read(value)) else { return Ok(false) };
         let Some(counts) = self.counts_of_rows(counts, value, array) else { return Ok(false) };
-        let (own, task) = (counts.range(self.inner_rank()), CollectiveTask::Gather { chunks: counts.of_ranks(), root });
-        if root != self.inner_rank() {
+        let (own, task) = (counts.range(self.own_rank()), CollectiveTask::Gather { chunks: counts.of_ranks(), root });
+        if root != self.own_rank() {
             return self.run_on_scratch(
                 array.py(),
                 &task,
@@ -144,9 +144,8 @@ impl PlainCalls {
     ) -> PyResult<bool> {
         let (Some(root), Some((out, array))) = (self.rank(root), line(out)) else { return Ok(false) };
         let Some(counts) = self.counts_of_rows(counts, out, array) else { return Ok(false) };
-        let (own, task) =
-            (counts.range(self.inner_rank()), CollectiveTask::Scatter { chunks: counts.of_ranks(), root });
-        if root != self.inner_rank() {
+        let (own, task) = (counts.range(self.own_rank()), CollectiveTask::Scatter { chunks: counts.of_ranks(), root });
+        if root != self.own_rank() {
             return self.run_on_scratch(
                 array.py(),
                 &task,
@@ -176,7 +175,7 @@ impl PlainCalls {
             return Ok(false);
         };
         let Some(counts) = self.counts(counts, array.len()) else { return Ok(false) };
-        let (own, size) = (counts.range(self.inner_rank()), value.element.size_bytes());
+        let (own, size) = (counts.range(self.own_rank()), value.element.size_bytes());
         if out.element != value.element || part.len() != own.len() || !value.is_short() {
             return Ok(false);
         }
@@ -209,7 +208,7 @@ impl PlainCalls {
         }
         let task = CollectiveTask::Alltoall { out_chunks: counts.of_ranks(), in_chunks: out_counts.of_ranks() };
         let elements = ElementType { element: values.element, shape: ElementShape::Line };
-        let memory = [values.memory(task.only_reads(self.inner_rank()))?, BufferMemory::Write(out.write()?)];
+        let memory = [values.memory(task.only_reads(self.own_rank()))?, BufferMemory::Write(out.write()?)];
         self.0.get().run(sent.py(), &task, elements, None, memory)?;
         Ok(true)
     }
@@ -225,32 +224,33 @@ impl PlainCalls {
         self.0.get().inner().world_size()
     }
 
-    fn inner_rank(&self) -> usize {
+    fn own_rank(&self) -> usize {
         self.0.get().inner().rank()
     }
 
-    /// Parse the elements per rank from a list or tuple of Python integers, or divide `length` evenly. Return `None`
-    /// for other counts, for more than [`MAX_STACK_RANKS`] ranks, and if the sum is not `length`, unless that is
-    /// `usize::MAX`.
+    /// Parse the elements per rank of a line of `length` elements; without counts, divide the line evenly. Return
+    /// `None` if the counts do not fit, and for more than [`MAX_STACK_RANKS`] ranks.
     fn counts(&self, counts: Option<Argument>, length: usize) -> Option<Counts> {
         let world_size = self.world_size();
-        let mut of_ranks = [0; MAX_STACK_RANKS];
-        let each = of_ranks.get_mut(..world_size)?;
         match counts {
-            None if length.is_multiple_of(world_size) => each.fill(length / world_size),
-            None => return None,
-            Some(counts) => {
-                let list = counts.cast_exact::<PyList>().ok()?;
-                if list.len() != world_size {
-                    return None;
-                }
-                for (count, item) in each.iter_mut().zip(list) {
-                    *count = item.cast_exact::<PyInt>().ok()?.extract().ok().filter(|&count| count <= MAX_ROWS)?;
-                }
+            Some(counts) => self.parsed_counts(counts).filter(|found| found.sum() == length),
+            None if world_size <= MAX_STACK_RANKS && length.is_multiple_of(world_size) => {
+                Some(Counts { of_ranks: [length / world_size; MAX_STACK_RANKS], world_size })
             }
+            None => None,
         }
-        let found = Counts { of_ranks, world_size };
-        (length == usize::MAX || found.sum() == length).then_some(found)
+    }
+
+    /// Parse the elements per rank from a list of Python integers. Return `None` for anything else, and for more than
+    /// [`MAX_STACK_RANKS`] ranks.
+    fn parsed_counts(&self, counts: Argument) -> Option<Counts> {
+        let (list, world_size) = (counts.cast_exact::<PyList>().ok()?, self.world_size());
+        let mut of_ranks = [0; MAX_STACK_RANKS];
+        let each = of_ranks.get_mut(..world_size).filter(|each| each.len() == list.len())?;
+        for (count, item) in each.iter_mut().zip(list) {
+            *count = item.cast_exact::<PyInt>().ok()?.extract().ok().filter(|&count| count <= MAX_ROWS)?;
+        }
+        Some(Counts { of_ranks, world_size })
     }
 
     /// Parse the elements per rank of a call in which this rank has `rows`. Return `None` if they do not fit.
@@ -260,8 +260,8 @@ impl PlainCalls {
         rows: ArrayBytes,
         array: &Bound<'_, PyUntypedArray>,
     ) -> Option<Counts> {
-        let counts = self.counts(Some(counts?), usize::MAX)?;
-        let fits = array.len() == counts.range(self.inner_rank()).len();
+        let counts = self.parsed_counts(counts?)?;
+        let fits = array.len() == counts.range(self.own_rank()).len();
         (fits && counts.sum() * rows.element.size_bytes() <= MAX_ROWS).then_some(counts)
     }
 
