@@ -35,17 +35,19 @@ def futures(mpi):
 
 
 @pytest.fixture(scope="module")
-def pipe(tmp_path_factory: pytest.TempPathFactory):
-    """A named pipe, and a descriptor that writes to it. The pipe is open until all calls have ended."""
-    path = tmp_path_factory.mktemp("pool") / "pipe"
-    os.mkfifo(path)
-    descriptor = os.open(path, os.O_RDWR)
-    yield path, descriptor
-    os.close(descriptor)
+def pipes(tmp_path_factory: pytest.TempPathFactory):
+    """Two named pipes, and descriptors that write to them. They are open until all calls have ended."""
+    paths = [tmp_path_factory.mktemp("pool") / "pipe" for _ in range(2)]
+    for path in paths:
+        os.mkfifo(path)
+    descriptors = [os.open(path, os.O_RDWR) for path in paths]
+    yield dict(zip(paths, descriptors, strict=True))
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 @pytest.fixture(scope="module")
-def executor(futures, pipe):
+def executor(futures, pipes):
     with futures.MPIPoolExecutor(max_workers=2, env={"RIPIENO_TEST_POOL": "set"}) as executor:
         yield executor
 
@@ -101,18 +103,18 @@ class _Unpicklable:
         raise KeyboardInterrupt
 
 
-def test_results_are_yielded_before_later_tasks_end(executor, pipe):
-    path, descriptor = pipe
-
+def test_results_are_yielded_before_later_tasks_end(executor, pipes):
     def first_line(path):
-        # Without a buffer, a late worker does not take the line of the other one.
-        with path.open("rb", buffering=0) as lines:
+        with path.open() as lines:
             return lines.readline()
 
-    for unordered in (False, True):
-        with pytest.raises(TimeoutError):
-            list(executor.map(first_line, [path], timeout=0.05, unordered=unordered))
-        os.write(descriptor, b"read\n")
+    # A pipe for each call: a worker that begins late does not read the line of the other one.
+    for (path, descriptor), unordered in zip(pipes.items(), (False, True), strict=True):
+        try:
+            with pytest.raises(TimeoutError):
+                list(executor.map(first_line, [path], timeout=0.05, unordered=unordered))
+        finally:
+            os.write(descriptor, b"read\n")
     assert executor.submit(abs, -1).result() == 1
 
 
