@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
@@ -25,7 +25,7 @@ from ripieno.launch.engine import remote
 from ripieno.launch.engine.member_server import Invitation, Join, versions
 from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
 from ripieno.launch.job import programs
-from ripieno.launch.job.stand_ins import Here, rank_values
+from ripieno.launch.job.stand_ins import rank_values
 from ripieno.launch.limits import CONNECT_S
 from ripieno.launch.process.channel import ConnectionClosed, DamagedMessage
 from ripieno.launch.process.processes import fill_standard_descriptors
@@ -33,8 +33,6 @@ from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.waits import QUERY, WaitReporter
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
-
-__all__ = ["Here", "serve"]
 
 
 def serve(
@@ -86,15 +84,13 @@ def serve(
     for folder in invitation.sys_path:
         if folder not in sys.path and os.path.isdir(folder):
             sys.path.append(folder)
-    options = dict(invitation.options)
-    if bind_host is not None:
-        options.setdefault("bind_host", bind_host)
-    options["rack_by_engine"] = rack
+    options = {**({} if bind_host is None else {"bind_host": bind_host}), **invitation.options, "rack_by_engine": rack}
+    member = _Member(invitation, rank, options, {} if local is None else local, on_disconnect)
     with restored_affinity():
         if exchange is None:
-            _serve_by_server(invitation, rank, attempt, options, local, on_disconnect)
+            member.serve_by_server(attempt)
         else:
-            _serve_by_engine(invitation, rank, exchange, options, local, on_disconnect)
+            member.serve_by_engine(exchange)
 
 
 def _answer(invitation: Invitation, rank: int, attempt: str, bind_host: str | None) -> None:
@@ -105,75 +101,84 @@ def _answer(invitation: Invitation, rank: int, attempt: str, bind_host: str | No
         survey.answer(channel, invitation, rank, bind_host)
 
 
-def _serve_by_server(
-    invitation: Invitation,
-    rank: int,
-    attempt: str,
-    options: dict[str, Any],
-    local: dict[str, Any] | None,
-    on_disconnect: Callable[[], None] | None,
-) -> None:
-    with _joined(invitation, rank, attempt) as channel:
-        options.setdefault("bind_host", channel.own_address())
-        events = programs.Events()
+@dataclass
+class _Member:
+    """A rank that runs in this task, with the arguments of `serve`, and `options` for its communicators."""
+
+    invitation: Invitation
+    rank: int
+    options: dict[str, Any]
+    local: dict[str, Any]
+    on_disconnect: Callable[[], None] | None
+    events: programs.Events = field(default_factory=programs.Events)
+
+    def serve_by_server(self, attempt: str) -> None:
+        """Serve; the ranks exchange through the member server."""
+        with _joined(self.invitation, self.rank, attempt) as channel:
+            self.options.setdefault("bind_host", channel.own_address())
+            try:
+                comm = self._connect(self.rank, self.invitation.world_size, programs.through(channel))
+            except ConnectionClosed:
+                raise
+            except Exception as error:
+                channel.send("error", FailureReport.of(error, self.rank, socket.gethostname()))
+                raise
+            self._serve(channel, comm)
+
+    def serve_by_engine(self, exchange: programs.Exchange) -> None:
+        """Serve; the ranks join each other by the engine's exchange first."""
+        attempts = []
+
+        def recording_exchange(text: str) -> list[str]:
+            texts = exchange(text)
+            # The text of rank 0 contains its nonce.
+            attempts.append(hashlib.sha256(texts[0].encode()).hexdigest())
+            return texts
+
+        comm = self._connect(self.rank, self.invitation.world_size, recording_exchange)
         try:
-            comm = _connect(invitation, rank, programs.through(channel), events, options)
-        except ConnectionClosed:
+            with _joined(self.invitation, self.rank, attempts[0]) as channel:
+                self._serve(channel, comm)
+        finally:
+            comm.close()
+
+    def _connect(self, rank: int, world_size: int, exchange: programs.Exchange) -> Communicator:
+        token, threads = self.invitation.token, self.invitation.threads
+        comm = programs.connect(
+            rank, world_size, exchange, token=token, threads=threads, on_event=self.events, **self.options
+        )
+        try:
+            # The engine reuses the process, so the variables stay in the environment.
+            bind_together(comm, Binding.of(os.environ), whole_process=False)
+        except BaseException:
+            comm.close()
             raise
-        except Exception as error:
-            channel.send("error", FailureReport.of(error, rank, socket.gethostname()))
+        return comm
+
+    def _serve(self, channel: RemoteChannel, comm: Communicator) -> None:
+        """Serve as `comm.rank`; finally close the latest communicator."""
+
+        def connect(rank: int, world_size: int) -> Communicator:
+            # The engine's own exchange works only at the start; later the launching process exchanges.
+            return self._connect(rank, world_size, programs.through(messages))
+
+        # Events come only from programs, which start now.
+        self.events.send = channel.send
+        session = programs.RankSession(comm, connect, events=self.events)
+        waits = WaitReporter(lambda: session.comm._latest, channel.send, is_remote=True)
+        messages = _Messages(channel, session, waits, self.on_disconnect)
+        waits.start()
+        messages.start()
+        try:
+            with rank_values(self.local):
+                programs.serve(messages, session)
+        except BaseException as error:
+            if not session.comm.closed:
+                session.comm.abort(*describe(error))
             raise
-        _serve(channel, comm, invitation, options, events, local, on_disconnect)
-
-
-def _serve_by_engine(
-    invitation: Invitation,
-    rank: int,
-    exchange: programs.Exchange,
-    options: dict[str, Any],
-    local: dict[str, Any] | None,
-    on_disconnect: Callable[[], None] | None,
-) -> None:
-    attempts = []
-
-    def recording_exchange(text: str) -> list[str]:
-        texts = exchange(text)
-        # The text of rank 0 contains its nonce.
-        attempts.append(hashlib.sha256(texts[0].encode()).hexdigest())
-        return texts
-
-    events = programs.Events()
-    comm = _connect(invitation, rank, recording_exchange, events, options)
-    try:
-        with _joined(invitation, rank, attempts[0]) as channel:
-            _serve(channel, comm, invitation, options, events, local, on_disconnect)
-    finally:
-        comm.close()
-
-
-def _connect(
-    invitation: Invitation,
-    rank: int,
-    exchange: programs.Exchange,
-    events: programs.Events,
-    options: dict[str, Any],
-) -> Communicator:
-    comm = programs.connect(
-        rank,
-        invitation.world_size,
-        exchange,
-        token=invitation.token,
-        threads=invitation.threads,
-        on_event=events,
-        **options,
-    )
-    try:
-        # The engine reuses the process, so the variables stay in the environment.
-        bind_together(comm, Binding.of(os.environ), whole_process=False)
-    except BaseException:
-        comm.close()
-        raise
-    return comm
+        finally:
+            waits.close()
+            session.close()
 
 
 @contextmanager
@@ -212,40 +217,6 @@ def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteC
         ) from None
     finally:
         channel.close()
-
-
-def _serve(
-    channel: RemoteChannel,
-    comm: Communicator,
-    invitation: Invitation,
-    options: dict[str, Any],
-    events: programs.Events,
-    local: dict[str, Any] | None,
-    on_disconnect: Callable[[], None] | None,
-) -> None:
-    """Serve as `comm.rank`; finally close the latest communicator."""
-
-    def connect(rank: int, world_size: int) -> Communicator:
-        # The engine's own exchange works only at the start; later the launching process exchanges.
-        return _connect(replace(invitation, world_size=world_size), rank, programs.through(messages), events, options)
-
-    # Events come only from programs, which start now.
-    events.send = channel.send
-    session = programs.RankSession(comm, connect, events=events)
-    waits = WaitReporter(lambda: session.comm._latest, channel.send, is_remote=True)
-    messages = _Messages(channel, session, waits, on_disconnect)
-    waits.start()
-    messages.start()
-    try:
-        with rank_values({} if local is None else local):
-            programs.serve(messages, session)
-    except BaseException as error:
-        if not session.comm.closed:
-            session.comm.abort(*describe(error))
-        raise
-    finally:
-        waits.close()
-        session.close()
 
 
 class _Messages:
