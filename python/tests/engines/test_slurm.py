@@ -212,7 +212,8 @@ def test_slots_are_counted_in_the_partition_that_srun_selects(slurm, monkeypatch
 
 
 def test_messages_of_srun_itself_are_no_failure_of_a_rank(slurm):
-    parsed = started.failure_parser(engine._FAILURE)
+    def parsed(line):
+        return started.failure_in(line, engine._FAILURE)
 
     assert parsed("srun: error: n2: task 3: Killed\n") == (3, "Killed")
     assert parsed("srun: error: n2: tasks 1,3: Exited with exit code 1\n") == (None, "Exited with exit code 1")

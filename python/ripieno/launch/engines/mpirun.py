@@ -99,7 +99,7 @@ class MpirunEngine(Engine):
             raise TooFewSlots(self.NAME, workers, self._slots, self._slots, advice)
         command = [self._command, *([] if self._is_hydra else _OPEN_MPI), "-n", str(workers), *self._arguments]
         if self._is_hydra:
-            return started.StartedRun(command, invitation, started.failure_parser(_HYDRA_FAILURE), _HYDRA_WRAPPER)
+            return started.StartedRun(command, invitation, _HYDRA_FAILURE, _HYDRA_WRAPPER)
         return _OpenMpiRun(command, invitation)
 
 
@@ -109,7 +109,7 @@ class _OpenMpiRun(started.StartedRun):
     def __init__(self, command: Sequence[str], invitation: Invitation) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="ripieno-mpirun-", ignore_cleanup_errors=True)
         variables = {"OMPI_MCA_orte_local_tmpdir_base": self._folder.name}
-        super().__init__(command, invitation, started.failure_parser(_FAILURE), variables=variables)
+        super().__init__(command, invitation, _FAILURE, variables=variables)
 
     def end(self) -> None:
         """End the run like `StartedRun`, and remove the session folder."""

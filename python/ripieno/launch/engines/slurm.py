@@ -112,11 +112,8 @@ class SlurmEngine(Engine):
         options = ["--kill-on-bad-exit", f"--immediate={self._immediate_s}", "--export=ALL"]
         size = [f"--ntasks={workers}", f"--cpus-per-task={self.threads}"]
         where = [] if self._partition is None else [f"--partition={self._partition}"]
-        return started.StartedRun(
-            [self._srun, *options, *size, *own, *where, *self._arguments],
-            invitation,
-            started.failure_parser(_FAILURE),
-        )
+        command = [self._srun, *options, *size, *own, *where, *self._arguments]
+        return started.StartedRun(command, invitation, _FAILURE)
 
     def _cpus(self) -> tuple[int, int]:
         """Return the free CPUs, as reported by Slurm, and the total CPUs."""

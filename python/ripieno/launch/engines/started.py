@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from ripieno.errors import EngineError, RendezvousError
@@ -30,9 +30,6 @@ from ripieno.launch.script import environment, launchers
 VARIABLE = "RIPIENO_INVITATION"
 #: Environment variables that this module sets for the ranks.
 VARIABLES = (VARIABLE, *processes.THREAD_VARIABLES)
-
-#: Returns the rank and the cause from a line of a launcher's output, or None if the line reports no failure.
-FailureParser = Callable[[str], tuple[int | None, str] | None]
 
 
 def program(name: str, engine: str) -> str:
@@ -51,8 +48,9 @@ class StartedRun(Run):
     command : sequence of str
         Command line of the launcher. The command of a rank is appended.
     invitation : Invitation
-    parse_failure : callable
-        Parses a line of the launcher's standard error.
+    failure : str
+        Regular expression of a line of the launcher's standard error that reports a failure, with the groups ``rank``
+        and ``cause``.
     wrapper : sequence of str
         Command that runs a rank; the rank's own command is appended. It may append an argument for the rank: the id of
         the process that the rank ends with.
@@ -64,13 +62,13 @@ class StartedRun(Run):
         self,
         command: Sequence[str],
         invitation: Invitation,
-        parse_failure: FailureParser,
+        failure: str,
         wrapper: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self._name = os.path.basename(command[0])
-        self._parse_failure = parse_failure
+        self._failure = failure
         text = base64.b64encode(pickle.dumps(invitation)).decode()
         # If this process is a rank of another job, its ranks must not inherit the variables of that job.
         own = (*environment.VARIABLES, *launchers.MPI_VARIABLES)
@@ -100,7 +98,7 @@ class StartedRun(Run):
         with self._process.stderr as pipe:
             for line in pipe:
                 text = line.decode(errors="replace")
-                failure = self._parse_failure(text)
+                failure = failure_in(text, self._failure)
                 if failure is not None:
                     self.failed(*failure)
                 last = text.strip(" -\n") or last
@@ -112,16 +110,12 @@ class StartedRun(Run):
             self.failed(None, f"{self._name}: {processes.ending(status)}: {last}")
 
 
-def failure_parser(pattern: str) -> FailureParser:
-    """Return a `FailureParser` from a regular expression with the groups ``rank`` and ``cause``."""
-
-    def parse_failure(line: str) -> tuple[int | None, str] | None:
-        found = re.search(pattern, line)
-        if found is None:
-            return None
-        return None if found["rank"] is None else int(found["rank"]), found["cause"].strip()
-
-    return parse_failure
+def failure_in(line: str, pattern: str) -> tuple[int | None, str] | None:
+    """Return the rank, if it is named, and the cause in a line that `pattern` describes; None for other lines."""
+    found = re.search(pattern, line)
+    if found is None:
+        return None
+    return None if found["rank"] is None else int(found["rank"]), found["cause"].strip()
 
 
 def main() -> None:
