@@ -21,12 +21,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import ripieno as rp
+from ripieno.flight.trace import Trace
 from ripieno.launch import member
 from ripieno.launch.engine import member_server, remote
 from ripieno.launch.engine.contract import EngineJob, _own_folders
 from ripieno.launch.job import programs
 from ripieno.launch.job.inline import single_rank
-from ripieno.launch.job.programs import EventOptions
+from ripieno.launch.job.programs import EventOptions, ProgramCall, RunRequest
 from ripieno.launch.job.stand_ins import Here
 from ripieno.launch.process import running
 from ripieno.launch.process.channel import ConnectionClosed
@@ -637,9 +638,8 @@ def test_ranks_may_connect_by_the_engine_before_they_join(listening):
     for _, channel in joined:
         channel.send("welcome")
         assert [channel.receive(EVENT_TIMEOUT_S)[0] for _ in range(2)] == ["query-address", "ready"]
-        channel.send(
-            "run", (lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),), {}, EventOptions(False), False, None)
-        )
+        call = ProgramCall(lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),))
+        channel.send("run", RunRequest(call, EventOptions(False), False, None))
     assert [channel.receive(EVENT_TIMEOUT_S) for _, channel in joined] == [("result", (10, 2)), ("result", (11, 2))]
     for _, channel in joined:
         channel.send("close")
@@ -651,7 +651,7 @@ def test_ranks_may_connect_by_the_engine_before_they_join(listening):
 
 
 def test_traces_and_replicas_are_for_local_workers(tmp_path):
-    for options, message in (({"trace": object()}, "trace="), ({"replicas": 2}, "replicas=2")):
+    for options, message in (({"trace": Trace(tmp_path / "trace.json")}, "trace="), ({"replicas": 2}, "replicas=2")):
         with pytest.raises(rp.InputError, match=message):
             EngineJob(StandIn(), 2, **{"threads": 1, "on_event": None, "trace": None, **options})
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ripieno.comm.broadcast_variables import BroadcastOptions
 from ripieno.errors import InputError, SerializationError
-from ripieno.launch.job.programs import ForRank0
+from ripieno.launch.job.programs import ForRank0, ProgramCall
 from ripieno.launch.job.stand_ins import local, rank_values
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class Broadcast(Generic[T]):
         self._dropping = weakref.finalize(self, job._dropped.append, self._key)
         self._dropping.atexit = False
         try:
-            program, args, kwargs = self.store_request()
-            job.run(program, *args, **kwargs)
+            call = self.store_call()
+            job.run(call.program, *call.args)
         except BaseException as error:
             # Some ranks may have received the value.
             job._broadcast_generation += 1
@@ -74,19 +74,16 @@ class Broadcast(Generic[T]):
             self._dropping()
             job._forget_if_idle()
 
-    def store_request(self) -> tuple[Any, ...]:
-        """Return the program, with its arguments, that stores the value on all ranks, including replacements."""
+    def store_call(self) -> ProgramCall:
+        """Return the call of the program that stores the value on all ranks, including replacements."""
         assert self._job is not None, "a value that was released is not sent"
         job, kind = self._job, type(self._value).__name__
         # A single rank, or ranks with replicas, receive the value itself: they do not relay it.
         packed = job._packed(self._value) if job.workers > 1 and job.replicas == 1 else None
         if packed is None:
-            return _store_value, (self._key, kind, self._value), {}
-        return (
-            _store_variable,
-            (self._key, kind, ForRank0(packed), self._options, _CurrentGeneration(job)),
-            {},
-        )
+            return ProgramCall(_store_value, (self._key, kind, self._value))
+        args = (self._key, kind, ForRank0(packed), self._options, _CurrentGeneration(job))
+        return ProgramCall(_store_variable, args)
 
     def __repr__(self) -> str:
         if self._job is None:

@@ -16,8 +16,8 @@ from ripieno.comm.rank import describe
 from ripieno.errors import CommunicatorClosed, InputError, RankFailed, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.accumulators import PROGRAMS
-from ripieno.launch.job.job import EventListener, Job, unsendable
-from ripieno.launch.job.programs import Events, RankSession
+from ripieno.launch.job.job import EventListener, Job
+from ripieno.launch.job.programs import Events, ProgramCall, RankSession
 from ripieno.launch.job.stand_ins import forget, rank_values
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.running import running
@@ -48,16 +48,16 @@ class InlineJob(Job):
         self._watch.stop_lines()
         self._watch.begins(type(self).__name__, self._place, threads, self._session.comm.hosts)
 
-    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _run(self, call: ProgramCall) -> list[Any]:
         if self._session.comm.closed:
             self._session.reconnect()
         self._session.comm._fits.clear()
         self._session.comm._memory.clear()
         with rank_values(self._local):
             try:
-                args, kwargs = as_received((args, kwargs))
+                args, kwargs = as_received((call.args, call.kwargs))
             except SerializationError as error:
-                raise unsendable(program, error) from error
+                raise call.unsendable(error) from error
             try:
                 comm, event_options = self._session.comm, self._watch.event_options(True, 1)
                 with (
@@ -67,7 +67,7 @@ class InlineJob(Job):
                 ):
                     comm._added = AddedAmounts(amounts)
                     self._added[0] = [amounts]
-                    result = program(comm, *args, **kwargs)
+                    result = call.program(comm, *args, **kwargs)
             except BaseException as error:
                 if os.getpid() != self._owner_pid:
                     # A process forked by the program is not a rank.

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet, WeakValueDictionary
@@ -21,6 +20,7 @@ from ripieno.flight.trace import Trace
 from ripieno.launch.job import farm
 from ripieno.launch.job.accumulators import AddFunction, Amounts, JobAccumulator, fold
 from ripieno.launch.job.broadcast import Broadcast
+from ripieno.launch.job.programs import ProgramCall
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import CLOSING_S
 from ripieno.launch.supervisor import RankStatus
@@ -167,8 +167,9 @@ class Job(ABC):
             self._running = True
             self._idle.clear()
             try:
-                with self._watch.program(name_of(program)):
-                    results = self._run(program, args, kwargs)
+                call = ProgramCall(program, args, kwargs)
+                with self._watch.program(call.name):
+                    results = self._run(call)
                 self._add_up()
                 return results
             except KeyboardInterrupt as interrupt:
@@ -537,7 +538,7 @@ class Job(ABC):
         )
 
     @abstractmethod
-    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
+    def _run(self, call: ProgramCall) -> list[Any]: ...
 
     def _packed(self, value: Any) -> packing.PackedValue:
         """Pack a value as rank 0 relays it, or raise `SerializationError`."""
@@ -565,15 +566,3 @@ def _disown_all() -> None:
 
 
 os.register_at_fork(after_in_child=_disown_all)
-
-
-def name_of(program: Callable[..., Any]) -> str:
-    """Return the name of a program in messages: the wrapped function of a partial, the class of other objects."""
-    while isinstance(program, partial):
-        program = program.func
-    return str(getattr(program, "__qualname__", type(program).__qualname__))
-
-
-def unsendable(program: Callable[..., Any], error: SerializationError) -> SerializationError:
-    """Return the error for a program that cannot be sent to its ranks."""
-    return SerializationError(f"{name_of(program)} or its arguments cannot be sent to workers: {error}")

@@ -10,7 +10,7 @@ import selectors
 import sys
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -20,8 +20,8 @@ from ripieno._types import OnFailure
 from ripieno.errors import CallTimeout, CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch import limits
-from ripieno.launch.job.job import EventListener, Job, name_of, unsendable
-from ripieno.launch.job.programs import RunRequest, current_directory
+from ripieno.launch.job.job import EventListener, Job
+from ripieno.launch.job.programs import ProgramCall, RunRequest, current_directory
 from ripieno.launch.job.result_collector import RankConnection, ResultCollector, try_send
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.interruption import deferred_signals, interruptible
@@ -141,22 +141,19 @@ class ProcessJob(Job, Generic[M]):
         self._state = JobState.READY
         self._report_joined()
 
-    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _run(self, call: ProgramCall) -> list[Any]:
         self._runner_thread = threading.get_ident()
         for attempt in itertools.count():
             with self._recovering():
                 self._make_ready()
             try:
-                return self._run_once(program, args, kwargs, keeps_checkpoints=attempt > 0)
+                return self._run_once(call, keeps_checkpoints=attempt > 0)
             except RankFailed as failed:
                 if not self._may_restart(attempt):
                     raise
-                ranks = "rank" if self.workers == 1 else "ranks"
-                self._watch.note(f"{name_of(program)} restarts on {self.workers} {ranks}")
-                log.warn(
-                    f"{failed.with_traceback(None)}; {name_of(program)} restarts on {self.workers} {ranks}",
-                    RuntimeWarning,
-                )
+                restarts = f"{call.name} restarts on {self.workers} {'rank' if self.workers == 1 else 'ranks'}"
+                self._watch.note(restarts)
+                log.warn(f"{failed.with_traceback(None)}; {restarts}", RuntimeWarning)
         raise AssertionError("one attempt returns or raises")
 
     def _may_restart(self, attempt: int) -> bool:
@@ -168,14 +165,7 @@ class ProcessJob(Job, Generic[M]):
             return False
         return attempt < RESPAWN_COUNT_MAX + (len(self.lost) if self._on_failure == "shrink" else 0)
 
-    def _run_once(
-        self,
-        program: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        keeps_checkpoints: bool = True,
-    ) -> list[Any]:
+    def _run_once(self, call: ProgramCall, *, keeps_checkpoints: bool = True) -> list[Any]:
         """Return the results of ready members; `keeps_checkpoints` keeps the checkpoints of earlier programs."""
         with self._recovering():
             try:
@@ -183,7 +173,7 @@ class ProcessJob(Job, Generic[M]):
                 self._state = JobState.BUSY
                 self._begin("result")
                 directory = current_directory() if self._SHARES_FILES else None
-                self._send((program, args, kwargs, event_options, keeps_checkpoints, directory))
+                self._send(RunRequest(call, event_options, keeps_checkpoints, directory))
                 unsent = None
             except SerializationError as error:
                 self._state = JobState.READY
@@ -191,7 +181,7 @@ class ProcessJob(Job, Generic[M]):
             if unsent is None:
                 return self._collect()
         # No member has started the program.
-        raise unsendable(program, unsent) from unsent
+        raise call.unsendable(unsent) from unsent
 
     def _make_ready(self) -> None:
         """Make the job ready: live members join again, and new members replace ended ones."""
@@ -214,7 +204,7 @@ class ProcessJob(Job, Generic[M]):
             self._broadcast_generation += 1
             self._has_replacements = False
             for each in list(self._live_broadcasts):
-                self._run_once(*each.store_request())
+                self._run_once(each.store_call())
 
     def _report_joined(self) -> None:
         """Report that the members have joined."""

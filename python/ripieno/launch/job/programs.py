@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -37,24 +38,18 @@ _END_IS_CALLED = re.compile(r"called allreduce\(uint8 × 11, xor\b[^)]*\)(?: as 
 Exchange = Callable[[str], list[str]]
 
 
-class ProgramSource(Protocol):
-    """Source of programs and destination of replies, usually a channel."""
+class LauncherChannel(Protocol):
+    """A channel to the launcher, or the received messages of one."""
 
-    def send(self, kind: str, value: Any = None) -> None: ...
+    @property
+    def send(self) -> Callable[..., None]: ...
+
+    def receive(self) -> tuple[str, Any]: ...
 
     def receive_packed(self) -> tuple[str, Callable[[], Any]]: ...
 
 
-class ExchangeChannel(Protocol):
-    """A channel to a launcher that answers exchanges."""
-
-    @property
-    def send(self) -> Callable[[str, Any], None]: ...
-
-    def receive(self) -> tuple[str, Any]: ...
-
-
-def through(channel: ExchangeChannel) -> Exchange:
+def through(channel: LauncherChannel) -> Exchange:
     """Return an exchange that the launcher at the other end of `channel` answers."""
 
     def exchange(text: str) -> list[str]:
@@ -129,25 +124,69 @@ class EventOptions(NamedTuple):
     telemetry_interval_s: float | None = None
 
 
-#: A program, its positional and keyword arguments, the events to send, whether ranks keep values that earlier programs
-#: have stored, and the caller's directory if ranks find files by the caller's names.
-RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], EventOptions, bool, str | None]
+class ProgramCall(NamedTuple):
+    """A program and its arguments."""
+
+    program: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """Return the name of the program in messages: the wrapped function of a partial, the class of other objects."""
+        program = self.program
+        while isinstance(program, partial):
+            program = program.func
+        return str(getattr(program, "__qualname__", type(program).__qualname__))
+
+    def mapped(self, function: Callable[[Any], Any]) -> ProgramCall:
+        """Return the call with ``function(argument)`` in place of each argument."""
+        return ProgramCall(
+            self.program,
+            tuple(map(function, self.args)),
+            {name: function(value) for name, value in self.kwargs.items()},
+        )
+
+    def unsendable(self, error: SerializationError) -> SerializationError:
+        """Return the error for a program that cannot be sent to its ranks."""
+        return SerializationError(f"{self.name} or its arguments cannot be sent to workers: {error}")
+
+
+class RunRequest(NamedTuple):
+    """A request of the launcher to run a program.
+
+    Attributes
+    ----------
+    call
+        The program and its arguments.
+    event_options
+        The events to send.
+    keeps_checkpoints
+        Whether ranks keep values that earlier programs have stored.
+    directory
+        The caller's directory, if ranks find files by the caller's names.
+    """
+
+    call: ProgramCall
+    event_options: EventOptions
+    keeps_checkpoints: bool
+    directory: str | None
 
 
 @dataclass(frozen=True)
 class ForRank0:
-    """A positional argument of a program that only rank 0 needs. An engine sends it empty to the other ranks."""
+    """An argument of a program that only rank 0 needs. An engine sends it empty to the other ranks."""
 
     value: Any
 
 
 def without_rank_0_values(request: RunRequest) -> RunRequest:
     """Return the request for ranks other than 0, without values for rank 0. If it has none, return it unchanged."""
-    program, args, kwargs, event_options, keeps_checkpoints, directory = request
-    if not any(isinstance(each, ForRank0) for each in args):
+    if not any(isinstance(each, ForRank0) for each in request.call.args):
         return request
-    args = tuple(ForRank0(None) if isinstance(each, ForRank0) else each for each in args)
-    return program, args, kwargs, event_options, keeps_checkpoints, directory
+    return request._replace(
+        call=request.call.mapped(lambda each: ForRank0(None) if isinstance(each, ForRank0) else each)
+    )
 
 
 def _check_size(event: dict[str, Any]) -> None:
@@ -297,18 +336,18 @@ def current_directory() -> str | None:
         return None
 
 
-def serve(channel: ProgramSource, session: RankSession) -> None:
+def serve(channel: LauncherChannel, session: RankSession) -> None:
     """Handle messages until one ends the service; raise `ConnectionClosed` if the channel closes first."""
     _ready(channel, session)
     while _serve_one(channel, session):
         flush_output()
 
 
-def _ready(channel: ProgramSource, session: RankSession) -> None:
+def _ready(channel: LauncherChannel, session: RankSession) -> None:
     channel.send("ready", session.comm.hosts[session.comm.rank])
 
 
-def _serve_one(channel: ProgramSource, session: RankSession) -> bool:
+def _serve_one(channel: LauncherChannel, session: RankSession) -> bool:
     """Handle one message; return False if it ends the service. Drop the request and its result before returning."""
     try:
         kind, load = channel.receive_packed()
@@ -323,7 +362,7 @@ def _serve_one(channel: ProgramSource, session: RankSession) -> bool:
         elif kind == "forget":
             forget(value)
         else:
-            _run(channel, session, *value)
+            _run(channel, session, value)
     except ConnectionClosed:
         raise
     except BaseException as error:
@@ -332,28 +371,19 @@ def _serve_one(channel: ProgramSource, session: RankSession) -> bool:
     return True
 
 
-def _run(
-    channel: ProgramSource,
-    session: RankSession,
-    program: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    event_options: EventOptions,
-    keeps_checkpoints: bool,
-    directory: str | None,
-) -> None:
-    session.enter(directory)
+def _run(channel: LauncherChannel, session: RankSession, request: RunRequest) -> None:
+    session.enter(request.directory)
     rank, host = session.comm.rank, session.comm.hosts[session.comm.rank]
     session.comm._fits.clear()
-    if not keeps_checkpoints:
+    if not request.keeps_checkpoints:
         session.comm._memory.clear()
     with (
-        session.events.of_program(session.comm, event_options),
+        session.events.of_program(session.comm, request.event_options),
         running(session.comm),
         PROGRAMS.collecting() as amounts,
     ):
         added = session.comm._added = AddedAmounts(amounts)
-        result = _call_program(program, session.comm, *args, **kwargs)
+        result = _call_program(session.comm, request.call)
     if added.all:
         channel.send("added", added.all)
     try:
@@ -368,11 +398,11 @@ def _run(
         _send_result(channel, rank, kind, result, message)
 
 
-def _call_program(program: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _call_program(comm: Communicator, call: ProgramCall) -> Any:
     """Call the program. If the program forks, the child process ends with the program and reports nothing."""
     rank_pid = os.getpid()
     try:
-        result = program(*args, **kwargs)
+        result = call.program(comm, *call.args, **call.kwargs)
     except BaseException as error:
         if os.getpid() != rank_pid:
             end_fork(error)
@@ -382,7 +412,7 @@ def _call_program(program: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     return result
 
 
-def _send_result(channel: ProgramSource, rank: int, kind: str, result: Any, message: Any) -> None:
+def _send_result(channel: LauncherChannel, rank: int, kind: str, result: Any, message: Any) -> None:
     try:
         channel.send(kind, message)
     except SerializationError as error:
@@ -397,7 +427,7 @@ def _with_readable_end(error: BaseException) -> BaseException:
     return error
 
 
-def _fail(channel: ProgramSource, comm: Communicator, error: BaseException) -> None:
+def _fail(channel: LauncherChannel, comm: Communicator, error: BaseException) -> None:
     inner = error.__traceback__
     while inner is not None and inner.tb_frame.f_globals is globals():
         inner = inner.tb_next

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from ripieno.errors import InputError
 from ripieno.launch.engine.contract import Engine, EngineJob
 from ripieno.launch.engines.dask.run import DaskRun
+from ripieno.launch.job.programs import ProgramCall
 from ripieno.launch.job.stand_ins import local
 from ripieno.launch.limits import POLL_S
 
@@ -37,17 +38,8 @@ class DaskJob(EngineJob):
         self._client = client
         super().__init__(engine, workers, **options)
 
-    def _run_once(
-        self,
-        program: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        keeps_checkpoints: bool = True,
-    ) -> list[Any]:
-        args = tuple(self._shared(value) for value in args)
-        kwargs = {name: self._shared(value) for name, value in kwargs.items()}
-        return super()._run_once(program, args, kwargs, keeps_checkpoints=keeps_checkpoints)
+    def _run_once(self, call: ProgramCall, *, keeps_checkpoints: bool = True) -> list[Any]:
+        return super()._run_once(call.mapped(self._shared), keeps_checkpoints=keeps_checkpoints)
 
     def _shared(self, value: Any) -> Any:
         """Return `value`, or for Dask data an object that becomes a rank's share on the rank."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import ray
@@ -23,6 +23,7 @@ from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.ray.objects import objects_on_actors
 from ripieno.launch.engines.ray.run import RayRun
 from ripieno.launch.engines.ray.session import Session, one_line
+from ripieno.launch.job.programs import ProgramCall
 from ripieno.launch.process.processes import in_this_process
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
@@ -180,15 +181,8 @@ class RayEngine(Engine):
 class RayJob(EngineJob):
     """A job with ranks that are Ray actors."""
 
-    def _run_once(
-        self,
-        program: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        keeps_checkpoints: bool = True,
-    ) -> list[Any]:
+    def _run_once(self, call: ProgramCall, *, keeps_checkpoints: bool = True) -> list[Any]:
         run = self._started
         assert isinstance(run, RayRun), "ranks in Ray are actors"
-        with objects_on_actors(run.actors, args, kwargs, self._check_ranks) as (args, kwargs):
-            return super()._run_once(program, args, kwargs, keeps_checkpoints=keeps_checkpoints)
+        with objects_on_actors(run.actors, call, self._check_ranks) as with_stand_ins:
+            return super()._run_once(with_stand_ins, keeps_checkpoints=keeps_checkpoints)

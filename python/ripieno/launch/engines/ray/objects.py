@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from ray.exceptions import RayActorError
 from ray.util import placement_group_table
 
 from ripieno.errors import EngineError, InputError
+from ripieno.launch.job.programs import ProgramCall
 from ripieno.launch.job.stand_ins import Here
 from ripieno.launch.limits import POLL_S
 
@@ -36,10 +37,8 @@ class _ObjectArgument:
 
 
 @contextmanager
-def objects_on_actors(
-    actors: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], check: Callable[[], None]
-) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Return the arguments with stand-ins for Ray objects. Meanwhile each actor holds the objects under their names.
+def objects_on_actors(actors: list[Any], call: ProgramCall, check: Callable[[], None]) -> Iterator[ProgramCall]:
+    """Return the call with stand-ins for Ray objects. Meanwhile each actor holds the objects under their names.
 
     During waits for objects, `check` is called repeatedly.
 
@@ -61,7 +60,7 @@ def objects_on_actors(
         arguments.append(argument)
         return Here(argument.name)
 
-    args, kwargs = tuple(map(placeholder, args)), {name: placeholder(value) for name, value in kwargs.items()}
+    with_stand_ins = call.mapped(placeholder)
     try:
         _await({ref for argument in arguments for share in argument.shares for ref in share}, check)
         # The job detects dead actors with a better cause by other means.
@@ -73,7 +72,7 @@ def objects_on_actors(
                     for actor, share in zip(actors, argument.shares, strict=True)
                 ]
             )
-        yield args, kwargs
+        yield with_stand_ins
     finally:
         # Without this check, a call after shutdown would start Ray again.
         if ray.is_initialized():

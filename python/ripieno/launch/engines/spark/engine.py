@@ -21,6 +21,7 @@ from ripieno.launch.engines.spark import frames, task
 from ripieno.launch.engines.spark.archive import shipped
 from ripieno.launch.engines.spark.internals import check_version, has_pinned_threads, is_stopped, racks, slots
 from ripieno.launch.engines.spark.stage import StageRun, await_slots, is_local
+from ripieno.launch.job.programs import ProgramCall
 from ripieno.launch.job.stand_ins import Here
 from ripieno.launch.limits import SLOTS_S
 
@@ -157,17 +158,15 @@ class SparkJob(EngineJob):
     def _join_limit_s(self) -> float:
         return super()._join_limit_s() if self._frame is None else ROWS_S
 
-    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        frame = _only_frame([*args, *kwargs.values()])
+    def _run(self, call: ProgramCall) -> list[Any]:
+        frame = _only_frame([*call.args, *call.kwargs.values()])
         if frame is not None and frame is not self._frame:
             frames.check(frame)
             self._frame = frame
             with self._recovering():
                 self._restart_members()
         here = Here(task.ROWS)
-        args = tuple(here if isinstance(each, DataFrame) else each for each in args)
-        kwargs = {name: here if isinstance(each, DataFrame) else each for name, each in kwargs.items()}
-        return super()._run(program, args, kwargs)
+        return super()._run(call.mapped(lambda each: here if isinstance(each, DataFrame) else each))
 
     def returned(self) -> DataFrame:
         """Close the job, so that the ranks return their rows; wait for Spark and return all rows as a DataFrame."""
