@@ -193,7 +193,7 @@ def launched(count: int) -> Iterator[Workers]:
 
     runner: list[threading.Thread] = []
     threads = max(1, usable_cores() // count)
-    with LocalJob(count, threads=threads, on_event=listen, trace=None) as job:
+    with LocalJob(count, threads=threads, on_event=listen) as job:
         try:
             with connect(0, count + 1, exchange, threads=1, on_event=_ignore, **options) as comm:
                 workers = of_ranks(comm, 0)

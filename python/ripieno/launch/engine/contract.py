@@ -16,17 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ripieno._types import OnFailure
 from ripieno.errors import CommunicatorClosed, EngineError, InputError, RankFailed
-from ripieno.flight.trace import Trace
 from ripieno.launch.deadline import Deadline
 from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, versions
 from ripieno.launch.engine.remote import RemoteChannel
-from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import ProcessJob
 from ripieno.launch.job.programs import RunRequest, without_rank_0_values
 from ripieno.launch.job.result_collector import RankConnection, try_send
-from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import SHUTDOWN_S
 from ripieno.launch.process.channel import ConnectionClosed
 from ripieno.launch.process.interruption import deferred_signals, interruptible
@@ -174,48 +170,22 @@ class EngineJob(ProcessJob[RemoteMember]):
     Parameters
     ----------
     engine : Engine
-    workers, threads, on_event, trace, replicas, watch
-        As in `ripieno.launch.launch`.
-    **options
-        For the native communicator; ``rendezvous_timeout_s`` also limits the time until all tasks have joined.
+    workers, **options
+        As in `ripieno.launch.launch`; ``rendezvous_timeout_s`` also limits the time until all tasks have joined.
     """
 
     _SHARES_FILES = False
 
-    def __init__(
-        self,
-        engine: Engine,
-        workers: int,
-        *,
-        threads: int,
-        on_event: EventListener | None,
-        trace: Trace | None,
-        replicas: int = 1,
-        on_failure: OnFailure = "raise",
-        spares: int = 0,
-        watch: JobWatch | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, engine: Engine, workers: int, *, spares: int = 0, **options: Any) -> None:
+        super().__init__(workers, **options)
         if spares:
             raise InputError(f"spares={spares}: an engine starts replacements on demand: leave it out")
-        if trace is not None:
+        if self._trace is not None:
+            raise InputError("trace= is for workers of this machine: an engine's ranks leave their records there")
+        if self.replicas != 1:
             raise InputError(
-                "trace= is for workers of this machine: an engine's ranks leave their records without_rank_0_values"
+                f"replicas={self.replicas}: engines end all ranks with the first that dies; only local ones do not"
             )
-        if replicas != 1:
-            raise InputError(
-                f"replicas={replicas}: engines end all ranks with the first that dies; only local ones do not"
-            )
-        super().__init__(
-            workers,
-            threads,
-            replicas=1,
-            on_event=on_event,
-            trace=None,
-            on_failure=on_failure,
-            watch=watch,
-            options=options,
-        )
         self.engine = engine
         self._resources = _Resources()
         weakref.finalize(self, _end_members, self.members, self._resources, self._owner_pid)

@@ -14,12 +14,10 @@ from ripieno.comm.added_amounts import AddedAmounts
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import CommunicatorClosed, InputError, RankFailed, SerializationError
-from ripieno.flight.trace import Trace
 from ripieno.launch.job.accumulators import PROGRAMS
-from ripieno.launch.job.job import EventListener, Job
+from ripieno.launch.job.job import Job
 from ripieno.launch.job.programs import Events, ProgramCall, RankSession
 from ripieno.launch.job.stand_ins import forget, rank_values
-from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.running import running
 from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.supervisor import RankState, RankStatus
@@ -29,24 +27,15 @@ from ripieno.wire.packing import as_received
 class InlineJob(Job):
     """A job of one rank in the calling process."""
 
-    def __init__(
-        self,
-        *,
-        threads: int,
-        on_event: EventListener | None,
-        trace: Trace | None,
-        watch: JobWatch | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(1, threads, trace, on_event, watch=watch)
-        options |= {} if trace is None else {"flight_folder": trace.folder}
+    def __init__(self, **options: Any) -> None:
+        super().__init__(1, **options)
         events = Events()
         events.send = self._hear
-        connect = partial(single_rank, threads=threads, on_event=events, **options)
+        connect = partial(single_rank, threads=self.threads, on_event=events, **self._options)
         self._session = RankSession(connect(), connect, events=events)
         self._local: dict[str, Any] = {}
         self._watch.stop_lines()
-        self._watch.begins(type(self).__name__, self._place, threads, self._session.comm.hosts)
+        self._watch.begins(type(self).__name__, self._place, self.threads, self._session.comm.hosts)
 
     def _run(self, call: ProgramCall) -> list[Any]:
         if self._session.comm.closed:

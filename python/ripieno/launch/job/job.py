@@ -45,6 +45,15 @@ _launched: WeakSet[Job] = WeakSet()
 class Job(ABC):
     """Worker ranks that have joined. Use it in a ``with`` statement, which ends them.
 
+    Parameters
+    ----------
+    workers, threads, trace, on_event, replicas, on_failure
+        As in `ripieno.launch.launch`.
+    watch : JobWatch, optional
+        Receives the events of the job.
+    **options
+        For the native communicator.
+
     Attributes
     ----------
     workers : int
@@ -60,19 +69,20 @@ class Job(ABC):
         Increases when the ranks lose their communicators and `Communicator.cache`.
     """
 
-    #: Policy for ranks that are lost while a program runs.
-    _on_failure: OnFailure = "raise"
     #: Whether ranks find files by the same paths as this process.
     _SHARES_FILES = True
 
     def __init__(
         self,
         workers: int,
+        *,
         threads: int,
-        trace: Trace | None,
-        on_event: EventListener | None,
+        trace: Trace | None = None,
+        on_event: EventListener | None = None,
         replicas: int = 1,
+        on_failure: OnFailure = "raise",
         watch: JobWatch | None = None,
+        **options: Any,
     ) -> None:
         self.workers = workers
         self.threads = threads
@@ -85,6 +95,8 @@ class Job(ABC):
         self.epoch = 0
         self._owner_pid = os.getpid()
         self._trace = trace
+        self._options = options | ({} if trace is None else {"flight_folder": trace.folder})
+        self._on_failure = on_failure
         self._watch = watch or JobWatch()
         self._listeners = [] if on_event is None else [on_event]
         # Accumulators by number, and the amounts that each rank has added or inherited in the last program.

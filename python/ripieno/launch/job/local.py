@@ -19,15 +19,11 @@ from typing import Any
 import numpy as np
 
 from ripieno import host
-from ripieno._types import OnFailure
-from ripieno.flight.trace import Trace
 from ripieno.launch import limits
 from ripieno.launch.binding import Binding, cpus_of_ranks
-from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import JobState, ProcessJob
 from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.job.result_collector import RankConnection, try_send
-from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import check_files, check_memory
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import ConnectionClosed, pair
@@ -63,7 +59,15 @@ class _Worker(RankConnection):
 
 
 class LocalJob(ProcessJob[_Worker]):
-    """A job with worker processes on this machine. If bound, each worker has its own cores."""
+    """A job with worker processes on this machine.
+
+    Parameters
+    ----------
+    workers, spares, prefix_output, **options
+        As in `ripieno.launch.launch`.
+    binding : Binding, optional
+        The cores of each worker; by default workers are not bound.
+    """
 
     _SURVIVES = True
     _START_S = limits.RENDEZVOUS_TIMEOUT_S
@@ -72,27 +76,12 @@ class LocalJob(ProcessJob[_Worker]):
         self,
         workers: int,
         *,
-        threads: int,
-        replicas: int = 1,
         binding: Binding | None = None,
-        on_event: EventListener | None,
-        trace: Trace | None,
-        on_failure: OnFailure = "raise",
         spares: int = 0,
         prefix_output: bool = False,
-        watch: JobWatch | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(
-            workers,
-            threads,
-            replicas=replicas,
-            on_event=on_event,
-            trace=trace,
-            on_failure=on_failure,
-            watch=watch,
-            options=options | ({} if trace is None else {"flight_folder": trace.folder}),
-        )
+        super().__init__(workers, **options)
         self._host = socket.gethostname()
         self._prefix_output = prefix_output
         self._binding = Binding() if binding is None else binding

@@ -16,14 +16,11 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from ripieno import log
-from ripieno._types import OnFailure
 from ripieno.errors import CallTimeout, CommunicatorClosed, RankFailed, RendezvousError, SerializationError
-from ripieno.flight.trace import Trace
 from ripieno.launch import limits
-from ripieno.launch.job.job import EventListener, Job
+from ripieno.launch.job.job import Job
 from ripieno.launch.job.programs import ProgramCall, RunRequest, current_directory
 from ripieno.launch.job.result_collector import RankConnection, ResultCollector, try_send
-from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.interruption import deferred_signals, interruptible
 from ripieno.launch.process.report import other_rank
 from ripieno.launch.process.waits import WaitingRanks
@@ -59,26 +56,12 @@ class ProcessJob(Job, Generic[M]):
     #: How long members may take to start, before they join.
     _START_S = 0.0
 
-    def __init__(
-        self,
-        workers: int,
-        threads: int,
-        *,
-        replicas: int,
-        on_event: EventListener | None,
-        trace: Trace | None,
-        on_failure: OnFailure = "raise",
-        watch: JobWatch | None = None,
-        options: dict[str, Any],
-    ) -> None:
-        super().__init__(workers, threads, trace, on_event, replicas, watch)
-        # Options of the native communicator.
-        self._options = options
+    def __init__(self, workers: int, **options: Any) -> None:
+        super().__init__(workers, **options)
         # How long live members may take to join.
         self._rendezvous_s: float = options.get("rendezvous_timeout_s", limits.RENDEZVOUS_TIMEOUT_S)
         self._heartbeat_s: float = options.get("heartbeat_timeout_s", limits.HEARTBEAT_S)
         self.members: list[M] = []
-        self._on_failure = on_failure
         # Hosts of the lost ranks, by their initial numbers.
         self._lost_hosts: dict[int, str] = {}
         # The thread that waits, or last waited, for a program.
@@ -87,7 +70,7 @@ class ProcessJob(Job, Generic[M]):
         # Whether new ranks have replaced ranks that held kept values.
         self._has_replacements = False
         # Collector of the current or last program.
-        self._collector = ResultCollector("result", [], Policy(replicas))
+        self._collector = ResultCollector("result", [], Policy(self.replicas))
         self._waiting_ranks = WaitingRanks()
 
     @abstractmethod
