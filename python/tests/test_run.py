@@ -17,7 +17,7 @@ import ripieno as rp
 from launcher_environments import TOKEN
 from ripieno.cli.run import run_command
 from ripieno.launch import limits
-from ripieno.launch.script import environment, host_names
+from ripieno.launch.script import addresses, environment
 from ripieno.launch.script import run as launch_run
 from varied import exhaustively
 from watching import EVENT_TIMEOUT_S, comes_true, gone_within, is_prompt, under_load
@@ -496,7 +496,7 @@ def test_rank_0_waits_until_its_name_is_known(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
-    host_names.await_name("train-0.train", timeout_s=60)
+    addresses.await_name("train-0.train", timeout_s=60)
 
     assert resolved == ["train-0.train"] * 4
 

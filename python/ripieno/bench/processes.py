@@ -6,16 +6,16 @@ import os
 import secrets
 import selectors
 import signal
-import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import IO
 
 from ripieno.errors import RipienoError
+from ripieno.launch.script.addresses import reserved_port
 
 #: Default timeout of a program.
 TIMEOUT_S = 900.0
@@ -56,11 +56,11 @@ def run_ranks(
     ProgramFailed
         If one fails, which ends the others, or exceeds `timeout_s`.
     """
-    with _reserved_port(address if port is None else None) as free_port:
+    with reserved_port(address) if port is None else nullcontext(port) as meeting_port:
         shared = {
             "WORLD_SIZE": str(len(commands)),
             "MASTER_ADDR": address,
-            "MASTER_PORT": str(port or free_port),
+            "MASTER_PORT": str(meeting_port),
             "RIPIENO_TOKEN": secrets.token_hex(32),
             # RIPIENO_DIRECTORY would take precedence over MASTER_ADDR.
             "RIPIENO_DIRECTORY": "",
@@ -146,15 +146,3 @@ def _end(running: Sequence[subprocess.Popen[bytes]]) -> None:
 
 def _text(name: str) -> str:
     return Path(name).read_text(errors="replace").strip()
-
-
-@contextmanager
-def _reserved_port(address: str | None) -> Iterator[int]:
-    """Reserve a free port of this host for sockets with address reuse, as rank 0 has; yield 0 without an address."""
-    if address is None:
-        yield 0
-        return
-    with socket.socket() as reservation:
-        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reservation.bind((address, 0))
-        yield reservation.getsockname()[1]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 from collections.abc import Sequence
 from typing import ClassVar
@@ -22,6 +21,7 @@ from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines import started
 from ripieno.launch.limits import MANAGER_S
 from ripieno.launch.script import launchers
+from ripieno.launch.script.addresses import address_towards
 
 # srun may survive other errors. If it does not, it exits, and its last line is reported.
 _FAILURE = r"^srun: error: \S+: tasks? (?:(?P<rank>\d+)|[\d,-]+): (?P<cause>.*)"
@@ -81,7 +81,15 @@ class SlurmEngine(Engine):
 
     def host(self) -> str:
         """Return the given address, or the local address on the route to Slurm's controller."""
-        return self._host or _address_towards(_controller())
+        if self._host is not None:
+            return self._host
+        controller = _controller()
+        try:
+            return address_towards(controller)
+        except OSError as error:
+            raise EngineError(
+                f"Slurm's controller {controller}: {error}; pass an address that nodes reach, host=…"
+            ) from None
 
     def handover(self) -> Handover:
         """Return the security of srun, which starts tasks of this user only, authenticated by Slurm's credentials."""
@@ -160,17 +168,6 @@ def _controller() -> str:
             "scontrol show config names no SlurmctldHost: pass an address of this process that nodes reach, host=…"
         )
     return line[2] or line[1]
-
-
-def _address_towards(host: str) -> str:
-    """Return the local address on the route to `host`, without sending anything."""
-    try:
-        family, kind, *_, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.connect(address)
-            return str(probe.getsockname()[0])
-    except OSError as error:
-        raise EngineError(f"Slurm's controller {host}: {error}; pass an address that nodes reach, host=…") from None
 
 
 def _answer(command: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.process.waits import WaitReporter
 from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.script import exit_message, launchers, rendezvous
-from ripieno.launch.script.host_names import await_name
+from ripieno.launch.script.addresses import await_name
 
 # Environment variables that only ranks have.
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RIPIENO_DIRECTORY", "RIPIENO_TOKEN")

@@ -10,7 +10,6 @@ import os
 import secrets
 import shlex
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.limits import RENDEZVOUS_TIMEOUT_S, SHUTDOWN_S
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.interruption import deferred_signals
+from ripieno.launch.script.addresses import address_towards, reserved_port
 
 #: Batch mode: without a terminal a password cannot be entered.
 SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=10"
@@ -76,21 +76,11 @@ def _split(shell: str) -> list[str]:
     return [found, *options]
 
 
-def own_address(host: str) -> str:
-    """Return the local address that `host` can reach.
-
-    Raises
-    ------
-    InputError
-        If the name of the host cannot be resolved.
-    """
+def _own_address(host: str) -> str:
+    """Return the local address that `host` can reach, or raise `InputError` if its name cannot be resolved."""
     name = host.rpartition("@")[2]
     try:
-        family, _, _, _, there = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as ours:
-            # Nothing is sent: the kernel selects the source address.
-            ours.connect(there)
-            return str(ours.getsockname()[0])
+        return address_towards(name)
     except OSError as error:
         raise InputError(f"--address: expected, for the address of {name} is not known here ({error})") from None
 
@@ -103,17 +93,14 @@ def ranks_on(
 
     Inside the context, the environment configures `ripieno.init`. At the end the other ranks must exit in time.
     """
-    address = address or own_address(hosts[0])
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as reservation:
-        # The socket is bound but does not listen. It reserves the port for rank 0.
-        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reservation.bind((address, 0))
+    address = address or _own_address(hosts[0])
+    with reserved_port(address) as port:
         world = {
             "WORLD_SIZE": str(1 + len(hosts)),
             "LOCAL_RANK": "0",
             "LOCAL_WORLD_SIZE": "1",
             "MASTER_ADDR": address,
-            "MASTER_PORT": str(reservation.getsockname()[1]),
+            "MASTER_PORT": str(port),
             # Racks must be known on all hosts or on none. The list determines the order of ranks.
             "RACK": "",
             "RIPIENO_RACKS": "",

@@ -22,6 +22,7 @@ from ripieno.launch.process.forked import fork
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.replicas import replicas_environment
 from ripieno.launch.script import launchers
+from ripieno.launch.script.addresses import reserved_port
 from ripieno.launch.script.driver import ScriptDriver, ScriptRank, name_of_rank
 
 # Number of attempts if another process takes the reserved port of rank 0.
@@ -145,15 +146,12 @@ def threads_environment(threads: int) -> dict[str, str]:
 def _run_once(script: Script, world_size: int, ranks: list[ScriptRank], watch: JobWatch) -> ScriptRank | None:
     """Run all ranks to their end and append them to `ranks`; return the rank that failed first, if any."""
     pump = LinePump(watch.output) if script.prefix else None
-    # The socket is bound but does not listen. It reserves the port for rank 0.
-    with socket.socket() as reservation:
-        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reservation.bind(("127.0.0.1", 0))
+    with reserved_port("127.0.0.1") as port:
         common = {
             "WORLD_SIZE": str(world_size),
             "LOCAL_WORLD_SIZE": str(world_size),
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(reservation.getsockname()[1]),
+            "MASTER_PORT": str(port),
             "RIPIENO_TOKEN": secrets.token_hex(32),
             "RIPIENO_RENDEZVOUS_TIMEOUT_S": os.environ.get("RIPIENO_RENDEZVOUS_TIMEOUT_S")
             or f"{limits.rendezvous_s(world_size):.0f}",
