@@ -1,9 +1,11 @@
-"""Provide `Deadline`, the end of a wait, and `pauses`, a polling loop with growing pauses until a deadline."""
+"""Provide `Deadline`, the end of a wait; `pauses`, a polling loop with growing pauses; and `is_ready`, one wait."""
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from ripieno.launch.limits import PAUSE_S_MAX, PAUSE_S_MIN
 
@@ -28,3 +30,10 @@ def pauses(timeout_s: float) -> Iterator[None]:
         time.sleep(min(pause_s, left_s))
         pause_s = min(2 * pause_s, PAUSE_S_MAX)
         yield
+
+
+def is_ready(source: Any, timeout_s: float | None, events: int = select.POLLIN) -> bool:
+    """Wait until a descriptor, or an object with one, is ready; return False after `timeout_s`. None has no limit."""
+    watch = select.poll()
+    watch.register(source, events)
+    return bool(watch.poll(None if timeout_s is None else timeout_s * 1000))

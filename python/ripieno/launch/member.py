@@ -115,7 +115,7 @@ class _Member:
     def serve_by_server(self, attempt: str) -> None:
         """Serve; the ranks exchange through the member server."""
         with _joined(self.invitation, self.rank, attempt) as channel:
-            self.options.setdefault("bind_host", channel.own_address())
+            self.options.setdefault("bind_host", channel.own_address)
             try:
                 comm = self._connect(self.rank, self.invitation.world_size, programs.through(channel))
             except ConnectionClosed:

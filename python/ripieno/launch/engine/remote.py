@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno.launch.deadline import pauses
+from ripieno.launch.deadline import is_ready, pauses
 from ripieno.launch.limits import DELIVERY_HEARTBEATS, HEARTBEAT_S, MESSAGE_S, SHUTDOWN_S
 from ripieno.launch.process.channel import Channel, ConnectionClosed, DamagedMessage
 from ripieno.wire import packing
@@ -45,25 +45,21 @@ class RemoteChannel(Channel):
     send_s : float or None
         Maximum time to wait until the other end accepts sent data. None waits without limit. Members pass None,
         because the launching process serves one rank after another.
-    address : str
+    own_address : str
         Address of this end, if it has one.
     tunnel : optional
         Tunnel of an encrypted connection; `end` is its near end.
     """
 
     def __init__(
-        self, end: socket.socket, send_s: float | None, address: str = "", tunnel: _native.Tunnel | None = None
+        self, end: socket.socket, send_s: float | None, own_address: str = "", tunnel: _native.Tunnel | None = None
     ) -> None:
         super().__init__(end)
-        self._address = address
+        self.own_address = own_address
         self._tunnel = tunnel
         # Wait by poll: a socket timeout would apply to both the sending and the receiving thread.
         end.setblocking(False)
         self._send_s = send_s
-
-    def own_address(self) -> str:
-        """Return the address of this end."""
-        return self._address
 
     def close(self) -> None:
         super().close()
@@ -142,9 +138,7 @@ class RemoteChannel(Channel):
             timeout_s = MESSAGE_S
 
     def _wait(self, event: int, timeout_s: float | None) -> None:
-        watch = select.poll()
-        watch.register(self._socket, event)
-        if not watch.poll(None if timeout_s is None else timeout_s * 1000):
+        if not is_ready(self._socket, timeout_s, event):
             raise ConnectionClosed(f"the other process has made no progress for {timeout_s:g} s")
 
 
@@ -210,8 +204,6 @@ class MemberAcceptor:
 
     def members(self) -> Iterator[RemoteChannel]:
         """Yield the channels of peers that have proved that they know the token."""
-        watch = select.poll()
-        watch.register(self._native.fileno(), select.POLLIN)
         while self._listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             while (member := self._native.next_member()) is not None:
                 end = socket.socket(fileno=member[0])
@@ -223,8 +215,7 @@ class MemberAcceptor:
                     continue
                 yield channel
             self.shortage = self._native.shortage()
-            due_s = self._native.due_s()
-            watch.poll(None if due_s is None else due_s * 1000)
+            is_ready(self._native.fileno(), self._native.due_s())
 
 
 def _channel(

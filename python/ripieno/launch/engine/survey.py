@@ -102,7 +102,7 @@ def take(engine: Engine, workers: int, *, tls: bool | None = None) -> tuple[list
 
 def answer(channel: RemoteChannel, invitation: Invitation, rank: int, bind_host: str | None) -> None:
     """Take part, in a task, in the survey of the process at the other end of `channel`."""
-    address = bind_host or channel.own_address()
+    address = bind_host or channel.own_address
     with _listening(address, invitation) as port:
         channel.send("ready")
         channel.receive()

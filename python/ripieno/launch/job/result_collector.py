@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from ripieno.errors import EngineError, RankFailed, RendezvousError, SerializationError
+from ripieno.launch.deadline import is_ready
 from ripieno.launch.job.programs import Returned
 from ripieno.launch.process.channel import Channel, ConnectionClosed, DamagedMessage
 from ripieno.launch.process.report import FailureReport
@@ -188,7 +188,7 @@ class ResultCollector:
         try:
             # A process that has ended may have left messages. Read them before the process is declared dead.
             count = 0
-            while _readable(member.channel) and (count < MESSAGE_COUNT or source is not member.channel):
+            while is_ready(member.channel, 0.0) and (count < MESSAGE_COUNT or source is not member.channel):
                 self._receive_one(member, events)
                 count += 1
         except DamagedMessage as error:
@@ -272,9 +272,3 @@ def _unreadable_report(member: RankConnection, kind: str, error: Exception) -> F
         f"{message} of rank {member.rank} cannot be unpickled in the launching process: {type(error).__name__}: {error}"
     )
     return FailureReport.of(cause, member.rank, member.host)
-
-
-def _readable(channel: Channel) -> bool:
-    watch = select.poll()
-    watch.register(channel.fileno(), select.POLLIN)
-    return bool(watch.poll(0))

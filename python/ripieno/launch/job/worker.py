@@ -16,6 +16,7 @@ from ripieno import log
 from ripieno.comm.communicator import Communicator
 from ripieno.host import Core
 from ripieno.launch.binding import Binding, cpus_of_ranks
+from ripieno.launch.deadline import is_ready
 from ripieno.launch.job import programs
 from ripieno.launch.job.stand_ins import rank_values
 from ripieno.launch.process.channel import Channel, ConnectionClosed, inherited
@@ -79,7 +80,5 @@ def _serve(
 
 def _end_with_launcher(channel: Channel) -> None:
     """End this process when the launcher disconnects, in any state of the program."""
-    watch = select.poll()
-    watch.register(channel.fileno(), select.POLLRDHUP)
-    watch.poll()
+    is_ready(channel, None, select.POLLRDHUP)
     os._exit(1)

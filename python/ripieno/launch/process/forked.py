@@ -6,7 +6,6 @@ import json
 import os
 import re
 import resource
-import select
 import signal
 import socket
 import struct
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ripieno.errors import RipienoError
+from ripieno.launch.deadline import is_ready
 from ripieno.launch.limits import RENDEZVOUS_TIMEOUT_S
 from ripieno.launch.process import processes
 
@@ -70,7 +70,7 @@ class ForkedProcess:
         """
         with self._lock:
             if self.returncode is None:
-                if not _readable(self._status, timeout):
+                if not is_ready(self._status, timeout):
                     raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
                 reported = os.read(self._status, NUMBER.size)
                 self.returncode = NUMBER.unpack(reported)[0] if reported else processes.UNKNOWN_STATUS
@@ -162,7 +162,7 @@ class _ForkServer:
                 # If the server has ended, its end of the status pipe closes, too.
                 with suppress(BrokenPipeError, ConnectionResetError):
                     socket.send_fds(self._control, [b"f"], [request, channel, stdin, *outputs, folder, reported])
-            if not _readable(status, RENDEZVOUS_TIMEOUT_S):
+            if not is_ready(status, RENDEZVOUS_TIMEOUT_S):
                 raise RipienoError(
                     f"no worker process was started within {RENDEZVOUS_TIMEOUT_S:.0f} s: is the machine overloaded?"
                 )
@@ -265,9 +265,3 @@ def _end_all() -> None:
 
 # Exit functions run in reverse order, so this one runs after the exit functions of all jobs.
 weakref.finalize(_ForkServer, _end_all)
-
-
-def _readable(fd: int, timeout_s: float | None) -> bool:
-    watch = select.poll()
-    watch.register(fd, select.POLLIN)
-    return bool(watch.poll(None if timeout_s is None else timeout_s * 1000))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import select
 import signal
 import site
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from ripieno.errors import RipienoError
-from ripieno.launch.deadline import Deadline
+from ripieno.launch.deadline import Deadline, is_ready
 
 # A child is ended in steps: request, SIGTERM, SIGKILL. This is the time for each step.
 STEP_S = 1.0
@@ -194,9 +193,7 @@ def wait_for_end(process: subprocess.Popen[bytes], timeout_s: float | None = Non
         # Linux before 5.3 has no pidfd_open.
         return process.wait(timeout_s)
     try:
-        watch = select.poll()
-        watch.register(end, select.POLLIN)
-        if not watch.poll(None if timeout_s is None else timeout_s * 1000):
+        if not is_ready(end, timeout_s):
             raise subprocess.TimeoutExpired(process.args, timeout_s or 0.0)
     finally:
         os.close(end)
