@@ -22,7 +22,7 @@ from ripieno.launch.job.inline import InlineJob
 from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.limits import check_files, check_memory
+from ripieno.launch.limits import check_workers
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.replicas import checked as checked_replicas
 from ripieno.launch.script.environment import init
@@ -174,8 +174,7 @@ def launch(
     workers = workers or usable_cores()
     threads = threads or max(1, usable_cores() // workers)
     replicas = checked_replicas(replicas, workers)
-    check_memory(workers, spares)
-    check_files(workers, spares)
+    check_workers(workers, spares)
     # Raise the error about too few cores before any process starts.
     cpus_of_ranks(binding, [threads] * workers, cores())
     if workers == 1 and not binding.is_requested:

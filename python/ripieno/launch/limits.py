@@ -69,7 +69,13 @@ def rendezvous_s(workers: int) -> float:
     return RENDEZVOUS_TIMEOUT_S + START_CPU_S * workers // usable_cores()
 
 
-def check_files(workers: int, spares: int = 0) -> None:
+def check_workers(workers: int, spares: int = 0) -> None:
+    """Raise `InputError` if this machine lacks memory or open files for `workers` local ranks and `spares`."""
+    check_memory(workers, spares)
+    _raise_file_limit(workers, spares)
+
+
+def _raise_file_limit(workers: int, spares: int) -> None:
     """Raise the limit of open files of this process for `workers` local ranks, or `InputError` if that is not allowed.
 
     This process has a channel, two pipes of output and the end of each rank open.

@@ -21,7 +21,7 @@ from ripieno.host import usable_cores
 from ripieno.launch.encryption import wants_tls
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.programs import connect
-from ripieno.launch.limits import check_files, check_memory
+from ripieno.launch.limits import check_workers
 from ripieno.launch.process.report import FailureReport
 from ripieno.wire import packing
 
@@ -164,8 +164,7 @@ def launched(count: int) -> Iterator[Workers]:
     This process and the workers of a job join as ranks of a world of their own. The workers receive the address of
     this process as an argument, and report theirs as events.
     """
-    check_memory(count, 0)
-    check_files(count, 0)
+    check_workers(count)
     options = {"token": secrets.token_bytes(32), "bind_host": "127.0.0.1"}
     reported: queue.SimpleQueue[dict[str, Any] | BaseException] = queue.SimpleQueue()
 

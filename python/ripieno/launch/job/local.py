@@ -24,7 +24,7 @@ from ripieno.launch.binding import Binding, cpus_of_ranks
 from ripieno.launch.job.process_job import JobState, ProcessJob
 from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.job.result_collector import RankConnection, try_send
-from ripieno.launch.limits import check_files, check_memory
+from ripieno.launch.limits import check_workers
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import ConnectionClosed, pair
 from ripieno.launch.process.forked import ForkedProcess, fork
@@ -155,8 +155,7 @@ class LocalJob(ProcessJob[_Worker]):
             member.rank = rank
 
     def _resize(self, workers: int) -> None:
-        check_memory(workers, self._spare_count)
-        check_files(workers, self._spare_count)
+        check_workers(workers, self._spare_count)
         # Raise the error about too few cores before any member leaves.
         cpus_of_ranks(self._binding, [self.threads] * workers, host.cores())
         if self._state not in (JobState.READY, JobState.DISCONNECTED):

@@ -123,8 +123,7 @@ def run(script: Script, world_size: int, watch: JobWatch | None = None) -> int:
     InputError
         If there are too few cores for the binding, or too little memory or too few descriptors for the ranks.
     """
-    limits.check_memory(world_size)
-    limits.check_files(world_size)
+    limits.check_workers(world_size)
     cpus_of_ranks(script.binding, [script.threads or max(1, usable_cores() // world_size)] * world_size, cores())
     watch = watch or JobWatch()
     try:
