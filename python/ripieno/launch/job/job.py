@@ -481,7 +481,17 @@ class Job(ABC):
 
     def close(self) -> None:
         """End the workers. Repeated calls have no effect."""
-        self._close_once()
+        with self._lock:
+            if self._end_reason is not None:
+                return
+            self._end_reason = "it was closed"
+            self._was_closed = True
+            is_running = self._running
+        # If another thread waits for a program, abort the program. That thread then ends the workers.
+        if is_running and self._abort_program() and self._idle.wait(CLOSING_S):
+            return
+        self._close()
+        self._finish()
 
     def __enter__(self) -> Self:
         return self
@@ -489,7 +499,7 @@ class Job(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close_once()
+        self.close()
 
     def _forget_if_idle(self) -> None:
         """Delete dropped values on the ranks if they wait for a program; otherwise leave it to the next program."""
@@ -506,19 +516,6 @@ class Job(ABC):
             names.append(self._dropped.popleft())
         if names:
             self._forget(names)
-
-    def _close_once(self) -> None:
-        with self._lock:
-            if self._end_reason is not None:
-                return
-            self._end_reason = "it was closed"
-            self._was_closed = True
-            is_running = self._running
-        # If another thread waits for a program, abort the program. That thread then ends the workers.
-        if is_running and self._abort_program() and self._idle.wait(CLOSING_S):
-            return
-        self._close()
-        self._finish()
 
     def _finish(self) -> None:
         """Close the watch and the trace, after the last rank has ended."""
