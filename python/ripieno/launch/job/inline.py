@@ -9,17 +9,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
-import ripieno.flight as flight
 from ripieno.comm.added_amounts import AddedAmounts
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import CommunicatorClosed, InputError, RankFailed, SerializationError
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.job import Job
-from ripieno.launch.job.programs import Events, ProgramCall, RankSession
+from ripieno.launch.job.programs import Events, ProgramCall, RankSession, connect
 from ripieno.launch.job.stand_ins import forget, rank_values
 from ripieno.launch.process.running import running
-from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.supervisor import RankState, RankStatus
 from ripieno.wire.packing import as_received
 
@@ -31,8 +29,8 @@ class InlineJob(Job):
         super().__init__(1, **options)
         events = Events()
         events.send = self._hear
-        connect = partial(single_rank, threads=self.threads, on_event=events, **self._options)
-        self._session = RankSession(connect(), connect, events=events)
+        connect_again = partial(single_rank, threads=self.threads, on_event=events, **self._options)
+        self._session = RankSession(connect_again(), connect_again, events=events)
         self._local: dict[str, Any] = {}
         self._watch.stop_lines()
         self._watch.begins(type(self).__name__, self._place, self.threads, self._session.comm.hosts)
@@ -110,11 +108,5 @@ def single_rank(
     *, threads: int, on_event: Callable[[dict[str, Any]], None] | None = None, **options: Any
 ) -> Communicator:
     """Return a communicator of one rank."""
-    import ripieno._native as _native
-
-    options["rack"] = rack_of_this_host(options.pop("racks", None))
-    # A single rank waits for no other rank.
-    options.pop("call_timeout_s", None)
-    options = flight.with_flight_folder(options)
-    native = _native.Communicator.connect(0, 1, lambda text: [text], token=secrets.token_bytes(32), **options)
-    return Communicator(native, threads=threads, on_event=on_event)
+    token = secrets.token_bytes(32)
+    return connect(0, 1, lambda text: [text], threads=threads, on_event=on_event, token=token, **options)

@@ -65,13 +65,16 @@ def through(channel: LauncherChannel) -> Exchange:
 def connect(
     rank: int,
     world_size: int,
-    exchange: Exchange,
+    exchange: Exchange | None,
     *,
     threads: int,
-    on_event: Callable[[dict[str, Any]], None],
+    on_event: Callable[[dict[str, Any]], None] | None,
     **options: Any,
 ) -> Communicator:
-    """Join the other ranks and return this rank's communicator; `options` are passed to the native module."""
+    """Join the other ranks and return this rank's communicator; `options` are passed to the native module.
+
+    Without an exchange, the options contain a directory or a store in which ranks join.
+    """
     import ripieno._native as _native
 
     racks = options.pop("racks", None)
@@ -82,7 +85,7 @@ def connect(
     native = _native.Communicator.connect(rank, world_size, exchange, **flight.with_flight_folder(options))
     comm = Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
     comm._call_timeout_s = call_timeout_s
-    if racks == FIND and None in comm.racks and (found := found_racks(comm)) is not None:
+    if racks == FIND and world_size > 1 and None in comm.racks and (found := found_racks(comm)) is not None:
         comm.adopt_racks(found)
     return comm
 

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import ripieno.flight as flight
 from ripieno._checks import TIMEOUT_S_MAX, check_threads, seconds_of, time_limit
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
@@ -22,12 +21,11 @@ from ripieno.host import usable_cores
 from ripieno.launch.binding import Binding, bind_together
 from ripieno.launch.encryption import wants_tls
 from ripieno.launch.job.inline import single_rank
-from ripieno.launch.job.programs import EventOptions, Events
-from ripieno.launch.limits import HEARTBEAT_S, RENDEZVOUS_TIMEOUT_S
+from ripieno.launch.job.programs import EventOptions, Events, connect
+from ripieno.launch.limits import RENDEZVOUS_TIMEOUT_S
 from ripieno.launch.process import running
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.process.waits import WaitReporter
-from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.script import exit_message, launchers, rendezvous
 from ripieno.launch.script.addresses import await_name
 
@@ -125,8 +123,7 @@ def from_environment(
     """Create a communicator from `variables`."""
     place = launchers.detect(variables)
     default_s = seconds_of(variables, "RIPIENO_CALL_TIMEOUT_S", math.inf)
-    call_timeout_s = time_limit("call_timeout_s", options.pop("call_timeout_s", default_s))
-    options = flight.with_flight_folder(options)
+    options["call_timeout_s"] = time_limit("call_timeout_s", options.get("call_timeout_s", default_s))
     if options.get("tls") is None:
         options["tls"] = wants_tls(variables)
     if threads is None:
@@ -141,9 +138,6 @@ def from_environment(
         raise RendezvousError(f"{', '.join(present)} set, but not {missing}: a launcher sets all or none")
     if place is None or place.is_alone:
         return single_rank(threads=threads, on_event=on_event, **options)
-    import ripieno._native as _native
-
-    options["rack"] = rack_of_this_host(options.pop("racks", None), variables)
     options.setdefault("replicas", launchers.number(variables, "RIPIENO_REPLICAS", 1))
     options.setdefault("bind_host", variables.get("RIPIENO_BIND_HOST") or ("127.0.0.1" if place.on_one_host else None))
     timeout_s = seconds_of(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", RENDEZVOUS_TIMEOUT_S)
@@ -155,11 +149,8 @@ def from_environment(
     with rendezvous.joined(place, variables, options["rendezvous_timeout_s"]) as rendezvous_options:
         if place.rank == 0 and place.world_size > 1 and "tcp_store" in rendezvous_options:
             await_name(rendezvous_options["tcp_store"][0], options["rendezvous_timeout_s"])
-        native = _native.Communicator.connect(place.rank, place.world_size, None, **rendezvous_options, **options)
-    heartbeat_s = options.get("heartbeat_timeout_s", HEARTBEAT_S)
-    comm = Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
-    comm._call_timeout_s = call_timeout_s
-    return comm
+        options |= rendezvous_options
+        return connect(place.rank, place.world_size, None, threads=threads, on_event=on_event, **options)
 
 
 def _abort_on_uncaught_exception() -> None:
