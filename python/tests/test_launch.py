@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import json
@@ -27,6 +28,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.input.matrix import RowsInMemory
+from ripieno.launch import limits
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.stand_ins import local
 from ripieno.launch.process import running
@@ -544,6 +546,21 @@ def test_a_worker_that_falls_silent_is_named():
 
 
 @pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
+def test_a_worker_that_is_stopped_while_it_exits_does_not_delay_the_end_of_its_job(monkeypatch):
+    monkeypatch.setattr(limits, "SHUTDOWN_S", 1000.0)
+
+    def stop_at_exit(comm):
+        if comm.rank == 0:
+            atexit.register(os.kill, os.getpid(), signal.SIGSTOP)
+
+    job = rp.launch(2)
+    job.run(stop_at_exit)
+    pids = job.pids
+    job.close()
+    assert gone_within(0, pids)
+
+
 def test_a_stopped_process_is_ended_without_delay():
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
     sleeper.send_signal(signal.SIGSTOP)

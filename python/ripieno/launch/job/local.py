@@ -215,7 +215,7 @@ class LocalJob(ProcessJob[_Worker]):
     def _request_exit(self) -> None:
         for worker in (*self.members, *self._spares):
             try_send(worker, "close")
-        process.still_running((each.process for each in self.members if not each.is_stopped()), limits.SHUTDOWN_S)
+        process.still_running((each.process for each in self.members), limits.SHUTDOWN_S)
 
     def _end(self) -> None:
         _end_workers(self.members, self._spares, self._pumps, self._owner_pid)

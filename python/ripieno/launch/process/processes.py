@@ -21,6 +21,7 @@ from typing import Any, NoReturn, Protocol
 
 from ripieno.errors import RipienoError
 from ripieno.launch.deadline import Deadline, is_ready
+from ripieno.launch.limits import POLL_S
 
 # A child is ended in steps: request, SIGTERM, SIGKILL. This is the time for each step.
 STEP_S = 1.0
@@ -148,7 +149,6 @@ def end(processes: Iterable[Child], *, grace_s: float = STEP_S, step_s: float = 
 
 def _end_gently(processes: list[Child], grace_s: float, step_s: float) -> list[Child]:
     """Return the processes that are left after the wait and SIGTERM."""
-    # A stopped process does not exit during the wait.
     _terminate(process for process in processes if is_stopped(process.pid))
     remaining = still_running(processes, grace_s)
     _terminate(remaining)
@@ -225,15 +225,24 @@ def ending(status: int | None) -> str:
 
 
 def still_running(processes: Iterable[Child], timeout_s: float) -> list[Child]:
-    """Wait at most `timeout_s` for the end of processes, and return the processes that still run."""
+    """Wait at most `timeout_s` for the end of processes, and return the processes that still run.
+
+    The wait for a stopped process is short, because it does not exit.
+    """
     deadline = Deadline(timeout_s)
-    remaining = []
-    for process in processes:
+    return [process for process in processes if not _ends(process, deadline)]
+
+
+def _ends(process: Child, deadline: Deadline) -> bool:
+    """Return whether a process ends before the deadline, and before it is stopped."""
+    while True:
+        wait_s = 0.0 if is_stopped(process.pid) else min(deadline.left_s, POLL_S)
         try:
-            process.wait(deadline.left_s)
+            process.wait(wait_s)
+            return True
         except subprocess.TimeoutExpired:
-            remaining.append(process)
-    return remaining
+            if not wait_s:
+                return False
 
 
 def end_fork(error: BaseException | None) -> NoReturn:
