@@ -80,7 +80,7 @@ public final class Rank {
     try {
       comm.allreduce(new double[3], Op.SUM);
     } catch (RankFailedException failed) {
-      System.out.println("rank " + failed.rank() + " failed: " + failed.reason());
+      System.out.println("rank " + failed.rank() + " on host " + failed.host() + " failed: " + failed.reason());
     }
   }
 

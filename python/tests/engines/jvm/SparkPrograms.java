@@ -31,6 +31,7 @@ import org.ripieno.Communicator;
 import org.ripieno.InputException;
 import org.ripieno.Op;
 import org.ripieno.Points;
+import org.ripieno.TooFewSlotsException;
 import org.ripieno.spark.ArrowPoints;
 import org.ripieno.spark.Ripieno;
 import org.ripieno.spark.RipienoKMeans;
@@ -55,6 +56,7 @@ public final class SparkPrograms {
       clusters(spark, words[0]);
       arrow();
       refused(spark);
+      slots(spark);
       failing(spark);
       if (spark.sparkContext().master().startsWith("local-cluster")) {
         killed(spark);
@@ -202,6 +204,17 @@ public final class SparkPrograms {
           });
     } catch (Exception described) {
       System.out.println("killed " + ((System.nanoTime() - begin) / 1_000_000_000));
+    }
+  }
+
+  /** Requests more ranks than any master of the tests has slots for. */
+  private static void slots(SparkSession spark) {
+    JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
+    long begin = System.nanoTime();
+    try {
+      Ripieno.run(context.parallelize(List.of(1.0, 2.0), 2), 99, SparkPrograms::sum);
+    } catch (TooFewSlotsException few) {
+      System.out.println("slots " + (System.nanoTime() - begin) / 1_000_000_000 + " " + few.getMessage());
     }
   }
 
