@@ -179,6 +179,25 @@ def test_a_failed_rank_is_shown_and_the_job_continues():
     assert state["job"]["workers"] == 2
 
 
+@pytest.mark.parametrize(("end", "states"), [("raise", ["ready", "failed"]), ("exit", ["lost", "lost"])])
+@pytest.mark.parametrize("engine", ["local", StandIn()])
+def test_ranks_after_a_failed_program_have_the_states_of_the_job(engine, end, states):
+    def fails(comm):
+        if comm.rank == 1:
+            if end == "exit":
+                os._exit(3)
+            raise ValueError("bad row")
+        comm.barrier()
+
+    with rp.launch(2, engine, threads=1, dashboard=True) as job:
+        with pytest.raises((ValueError, rp.RankFailed)):
+            job.run(fails)
+        assert [str(each.state) for each in job.ranks] == states
+        assert [state if not lost else "lost" for _, _, state, lost, *_ in state_of(job.dashboard)["ranks"]] == states
+        job.run(lambda comm: comm.barrier())
+        assert [each[2] for each in state_of(job.dashboard)["ranks"]] == ["ready"] * 2
+
+
 def test_ranks_of_an_engine_are_shown():
     with rp.launch(engine=StandIn(), workers=2, threads=1, dashboard=True) as job:
         assert job.run(iterate, 150) == [0, 1]

@@ -123,3 +123,39 @@ def test_a_job_lists_the_states_of_its_ranks(tmp_path):
         assert [(each.rank, each.state) for each in current] == [(0, RankState.READY), (1, RankState.READY)]
         assert (lost.rank, lost.state) == (1, RankState.REPLACED) and "SIGKILL" in lost.cause
     assert job.ranks == []
+
+
+def test_a_job_shows_a_failed_program_until_the_next_one():
+    def fails(comm):
+        if comm.rank == 1:
+            raise ValueError("bad row")
+        comm.barrier()
+
+    with rp.launch(workers=2, threads=1) as job:
+        with pytest.raises(ValueError, match="bad row"):
+            job.run(fails)
+        assert [(each.state, each.cause) for each in job.ranks] == [
+            (RankState.READY, ""),
+            (RankState.FAILED, "ValueError: bad row"),
+        ]
+        job.run(lambda comm: comm.barrier())
+        assert [(each.state, each.cause) for each in job.ranks] == [(RankState.READY, "")] * 2
+
+
+def test_a_job_shows_that_its_ranks_have_ended():
+    def leave(comm):
+        if comm.rank == 1:
+            os._exit(3)
+        comm.barrier()
+
+    with rp.launch(workers=2, threads=1) as job:
+        with pytest.raises(rp.RankFailed, match="exited with status 3"):
+            job.run(leave)
+        assert [each.state for each in job.ranks] == [RankState.LOST] * 2
+
+
+def test_a_job_shows_that_a_time_limit_has_ended_its_ranks():
+    with rp.launch(workers=2, threads=1, call_timeout_s=0.2) as job:
+        with pytest.raises(rp.CallTimeout):
+            job.run(lambda comm: comm.rank and comm.recv(0))
+        assert [each.state for each in job.ranks] == [RankState.LOST] * 2

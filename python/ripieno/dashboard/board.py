@@ -144,12 +144,13 @@ class Board:
             self.iterations.take(event, self.now_s() - ago_s)
             self.version += 1
 
-    def mark_idle(self) -> None:
-        """Record that no program runs."""
+    def mark_idle(self, states: Mapping[int, str] = {}) -> None:
+        """Record that no program runs, and the states of ranks that are not ready."""
         with self.lock:
-            for known in self.ranks.values():
+            for rank, known in self.ranks.items():
                 if known.state not in ("lost", "gone"):
-                    known.state, known.waits_for, known.collective, known.cores = "ready", None, None, 0.0
+                    known.state, known.cores = states.get(rank, "ready"), 0.0
+                    known.waits_for = known.collective = None
             self.version += 1
 
     def record_telemetry(self, rank: int, report: Mapping[str, Any]) -> None:

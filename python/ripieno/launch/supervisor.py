@@ -85,7 +85,7 @@ class RankStatus:
     state
         State of the rank.
     cause
-        Why the rank was lost, in one line; otherwise empty.
+        Why the rank was lost or has failed, in one line; otherwise empty.
     """
 
     rank: int

@@ -203,6 +203,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         return self.engine.NAME
 
     def _start_members(self) -> None:
+        self.members.clear()
         token = secrets.token_bytes(32)
         host = self.engine.host()
         try:
@@ -382,7 +383,6 @@ def _end_members(members: list[Any], resources: _Resources, owner_pid: int) -> N
         return  # a fork of the launcher owns no ranks
     for member in members:
         member.channel.close()
-    members.clear()
     if resources.server is not None:
         resources.server.close()
     if resources.run is not None:

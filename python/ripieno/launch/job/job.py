@@ -180,7 +180,7 @@ class Job(ABC):
             self._idle.clear()
             try:
                 call = ProgramCall(program, args, kwargs)
-                with self._watch.program(call.name):
+                with self._watch.program(call.name, self._rank_states):
                     results = self._run(call)
                 self._add_up()
                 return results

@@ -103,6 +103,7 @@ class ProcessJob(Job, Generic[M]):
         policy = Policy(
             self.replicas, on_failure, stop_limit_s=self._stop_limit_s(awaited), rendezvous_limit_s=rendezvous_limit_s
         )
+        self._state = JobState.BUSY
         self._waiting_ranks.forget()
         self._collector = ResultCollector(
             awaited, self.members, policy, on_telemetry=self._watch.telemetry, waiting_ranks=self._waiting_ranks
@@ -121,7 +122,6 @@ class ProcessJob(Job, Generic[M]):
             self._end()
             self._finish()
             raise
-        self._state = JobState.READY
         self._report_joined()
 
     def _run(self, call: ProgramCall) -> list[Any]:
@@ -153,7 +153,6 @@ class ProcessJob(Job, Generic[M]):
         with self._recovering():
             try:
                 event_options = self._watch.event_options(bool(self._listeners), self.workers)
-                self._state = JobState.BUSY
                 self._begin("result")
                 directory = current_directory() if self._SHARES_FILES else None
                 self._send(RunRequest(call, event_options, keeps_checkpoints, directory))
@@ -170,12 +169,10 @@ class ProcessJob(Job, Generic[M]):
         """Make the job ready: live members join again, and new members replace ended ones."""
         if self._state is JobState.DISCONNECTED:
             # A member may have died since.
-            self._state = JobState.BUSY
             with suppress(RankFailed, RendezvousError):
                 for member in self.members:
                     try_send(member, "meet", (member.rank, len(self.members)))
                 self._replies("ready", self._rendezvous_s + self._START_S)
-                self._state = JobState.READY
                 self._report_joined()
                 self._resend_broadcasts(self._has_replacements)
         if self._state is not JobState.READY:
@@ -207,9 +204,9 @@ class ProcessJob(Job, Generic[M]):
         try:
             self._start_members()
         except BaseException:
+            self._state = JobState.ENDED
             self._end()
             raise
-        self._state = JobState.READY
         self._report_joined()
         self._resend_broadcasts(True)
 
@@ -254,7 +251,9 @@ class ProcessJob(Job, Generic[M]):
     def _rank_states(self) -> list[RankStatus]:
         # Another thread may replace members meanwhile.
         members = list(self.members)
-        current = [RankStatus(each.rank, each.host, self._state_of(each), each.loss or "") for each in members]
+        current = [
+            RankStatus(each.rank, each.host, self._state_of(each), each.loss or each.failure or "") for each in members
+        ]
         present = {each.number for each in members if each.loss is None}
         listed = {each.number for each in members} - present
         past = [
@@ -265,11 +264,12 @@ class ProcessJob(Job, Generic[M]):
         return current + past
 
     def _state_of(self, member: M) -> RankState:
+        if self._state is JobState.ENDED or member.loss is not None:
+            return RankState.LOST
         supervisor = self._collector.supervisor
         if supervisor.verdict is None and member.rank < supervisor.world_size:
             return supervisor.state(member.rank)
-        is_gone = self._state is JobState.ENDED or member.loss is not None
-        return RankState.LOST if is_gone else RankState.READY
+        return RankState.READY if member.failure is None else RankState.FAILED
 
     def _note_lost(self) -> None:
         """Report lost members. If the job continues without them, they cannot return."""

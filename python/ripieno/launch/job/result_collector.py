@@ -40,6 +40,8 @@ class RankConnection:
         Whether the rank can read this process's memory, as it has reported.
     loss
         Cause of the loss, if the job continues without the rank.
+    failure
+        The own exception of its last program, in one line, if there was one.
     """
 
     rank: int
@@ -48,6 +50,7 @@ class RankConnection:
     number: int = field(init=False)
     can_read: bool = field(default=False, init=False)
     loss: str | None = field(default=None, init=False)
+    failure: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.number = self.rank
@@ -113,6 +116,9 @@ class ResultCollector:
         self._members = members
         self._on_telemetry = on_telemetry
         self._exchange: dict[int, str] = {}
+        if awaited == "result":
+            for member in members:
+                member.failure = None
         begin = RankState.RUNNING if awaited == "result" else RankState.STARTING
         self.supervisor = Supervisor(len(members), policy, time.monotonic(), begin)
         self.replies: dict[int, Any] = {}
@@ -254,6 +260,8 @@ class ResultCollector:
 
     def _reported(self, member: RankConnection, report: FailureReport) -> None:
         self.reports[member.rank] = report
+        if report.victim is None:
+            member.failure = report.cause
         self.supervisor.fails(member.rank, **report.accusation)
 
     def _exchanged(self, member: RankConnection, text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,8 +11,10 @@ from ripieno.dashboard import current
 from ripieno.host import usable_cores
 from ripieno.launch.job.programs import EventOptions
 from ripieno.launch.process.telemetry import TELEMETRY_VARIABLE, LogLines
-from ripieno.launch.supervisor import RankState, Supervisor
+from ripieno.launch.supervisor import RankState, RankStatus, Supervisor
 
+#: States of a rank that is not ready after a program.
+_UNABLE = (RankState.FAILED, RankState.LOST)
 #: States of a rank that sends no telemetry.
 _INACTIVE = (RankState.STARTING, RankState.MEETING, RankState.STOPPED, RankState.SILENT, RankState.LEAVING)
 
@@ -68,8 +70,8 @@ class JobWatch:
             self.dashboard.note("info", f"{ranks} in {place}")
 
     @contextmanager
-    def program(self, name: str) -> Iterator[None]:
-        """Report the run of a program."""
+    def program(self, name: str, ranks: Callable[[], list[RankStatus]] = list) -> Iterator[None]:
+        """Report the run of a program, and the states of its ranks after it."""
         logger.debug("%s begins", name)
         if self.dashboard is None:
             yield
@@ -82,7 +84,9 @@ class JobWatch:
             raise
         finally:
             self._take_lines()
-            self._board.mark_idle()
+            # Lost ranks come last. Another rank may have their number now.
+            states = {each.rank: each.state for each in reversed(ranks())}
+            self._board.mark_idle({rank: str(state) for rank, state in states.items() if state in _UNABLE})
             self._board.update_job(state="ready")
 
     def fit(self, name: str, max_iter: int | None) -> None:
