@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from numpy.typing import NDArray
 
-from ripieno.errors import CommunicatorClosed, InputError, SerializationError
+from ripieno.errors import CommunicatorClosed, SerializationError
 from ripieno.launch.process.report import FailureReport
 from ripieno.wire import packing
 
@@ -200,12 +200,3 @@ class _Counter:
         """Raise the error that has ended the service, if any."""
         if self._error is not None:
             raise self._error
-
-
-def check_in_flight(in_flight: Any, workers: int) -> int:
-    """Return the number of items in flight, checked or by default."""
-    if in_flight is None:
-        return IN_FLIGHT_PER_RANK * workers
-    if not isinstance(in_flight, int) or isinstance(in_flight, bool) or in_flight < 1:
-        raise InputError(f"in_flight={in_flight!r}: expected a whole number of items, at least 1")
-    return in_flight

@@ -254,7 +254,9 @@ class Job(ABC):
             raise InputError(
                 f"map: the job has {self.replicas} replicas of each rank, which do the same: expected none"
             )
-        return farm.results_of(self, function, items, farm.check_in_flight(in_flight, self.workers), as_completed)
+        if in_flight is not None:
+            check_count("in_flight", in_flight)
+        return farm.results_of(self, function, items, in_flight or farm.IN_FLIGHT_PER_RANK * self.workers, as_completed)
 
     def resize(self, workers: int) -> None:
         """Change the number of ranks between two programs.
