@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -151,7 +152,7 @@ class JobWatch:
         self._lines.end()
 
     def _take_lines(self) -> None:
-        for ago_s, kind, source, text in self._lines.taken_now():
+        for ago_s, kind, source, text in self._lines.taken(time.monotonic()):
             # The job's own log lines were reported when they were logged.
             if source != logger.name:
                 self._board.line(kind, source, text, ago_s=ago_s)

@@ -167,10 +167,6 @@ class LogLines:
         """Record a line."""
         self._lines.append((time.monotonic(), level, name, text[:LINE_CHARACTERS]))
 
-    def taken_now(self) -> list[tuple[float, str, str, str]]:
-        """Call `taken` with the current time."""
-        return self.taken(time.monotonic())
-
     def taken(self, now: float) -> list[tuple[float, str, str, str]]:
         """Return and remove the recorded lines: age in seconds, level, logger name, text."""
         return [(now - at, level, name, text) for at, level, name, text in _emptied(self._lines)]
