@@ -221,7 +221,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         server.close()
         for member in self.members:
             try_send(member, "welcome")
-        self._replies("ready", self._rendezvous_s)
+        self._await_joined()
 
     def _accept_members(self, server: MemberServer, run: Run) -> list[RemoteMember]:
         """Return a member for every rank, all from one attempt."""

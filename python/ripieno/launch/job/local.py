@@ -119,9 +119,7 @@ class LocalJob(ProcessJob[_Worker]):
         }
         self._start("rank", range(self.workers), self.members)
         self._keep_spares()
-        for member in self.members:
-            try_send(member, "meet", (member.rank, self.workers))
-        self._replies("ready", self._rendezvous_s + self._START_S)
+        self._join()
 
     def _stop_limit_s(self, awaited: str) -> float:
         return limits.STOPPED_S if awaited == "ready" else self._heartbeat_s

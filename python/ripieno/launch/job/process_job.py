@@ -122,7 +122,6 @@ class ProcessJob(Job, Generic[M]):
             self._end()
             self._finish()
             raise
-        self._report_joined()
 
     def _run(self, call: ProgramCall) -> list[Any]:
         self._runner_thread = threading.get_ident()
@@ -170,10 +169,7 @@ class ProcessJob(Job, Generic[M]):
         if self._state is JobState.DISCONNECTED:
             # A member may have died since.
             with suppress(RankFailed, RendezvousError):
-                for member in self.members:
-                    try_send(member, "meet", (member.rank, len(self.members)))
-                self._replies("ready", self._rendezvous_s + self._START_S)
-                self._report_joined()
+                self._join()
                 self._resend_broadcasts(self._has_replacements)
         if self._state is not JobState.READY:
             self._restart_members()
@@ -186,8 +182,15 @@ class ProcessJob(Job, Generic[M]):
             for each in list(self._live_broadcasts):
                 self._run_once(each.store_call())
 
-    def _report_joined(self) -> None:
-        """Report that the members have joined."""
+    def _join(self) -> None:
+        """Let the members join each other."""
+        for member in self.members:
+            try_send(member, "meet", (member.rank, len(self.members)))
+        self._await_joined()
+
+    def _await_joined(self) -> None:
+        """Wait until the members have joined each other, and report it."""
+        self._replies("ready", self._rendezvous_s + self._START_S)
         self._watch.begins(type(self).__name__, self._place, self.threads, [member.host for member in self.members])
 
     def _restart_members(self) -> None:
@@ -207,7 +210,6 @@ class ProcessJob(Job, Generic[M]):
             self._state = JobState.ENDED
             self._end()
             raise
-        self._report_joined()
         self._resend_broadcasts(True)
 
     @contextmanager
