@@ -291,26 +291,17 @@ class EngineJob(ProcessJob[RemoteMember]):
         )
 
     def _send(self, request: RunRequest) -> None:
-        packed = packing.pack_for_process(request, files_by_name=self._SHARES_FILES, read_only=True)
-        rest = without_rank_0_values(request)
+        packed, rest = self._packed(request), without_rank_0_values(request)
+        first = others = ("run", packed)
         if rest is not request:
-            rest_packed = packing.pack_for_process(rest, files_by_name=self._SHARES_FILES, read_only=True)
-            for member in self.members:
-                with suppress(ConnectionClosed):
-                    member.channel.send_packed("run", packed if member.rank == 0 else rest_packed)
-            return
-        size_bytes = packing.blob_bytes(packed)
-        relayed = self.workers > 1 and size_bytes >= RELAYED_FROM_BYTES
-        for member in self.members:
+            others = ("run", self._packed(rest))
+        elif self.workers > 1 and packing.blob_bytes(packed) >= RELAYED_FROM_BYTES:
+            first, others = ("relay", packed), ("relayed", self._packed(packing.blob_bytes(packed)))
+        # Rank 0 comes last: it takes a large value while the other ranks wait for its broadcast already.
+        for member in reversed(self.members):
             # If the member has ended, the next receive raises the error with its cause.
             with suppress(ConnectionClosed):
-                if not relayed:
-                    member.channel.send_packed("run", packed)
-                elif member.rank > 0:
-                    member.channel.send("relayed", size_bytes)
-        if relayed:
-            with suppress(ConnectionClosed):
-                self.members[0].channel.send_packed("relay", packed)
+                member.channel.send_packed(*(first if member.rank == 0 else others))
 
     def _alarm(self) -> Run | None:
         return self._resources.run
