@@ -101,6 +101,54 @@ def test_steps_match_the_formula(world, workers):
         assert model.n_iter_ == 4 and not model.converged_
 
 
+@pytest.mark.parametrize("seed", [0, 8])
+@pytest.mark.parametrize("is_split", [False, True], ids=["one group", "two groups"])
+def test_annealing_with_weights_does_not_amplify_rounding_errors(world, seed, is_split):
+    draw = np.random.default_rng(seed)
+    dissimilarities = cdist(*[draw.normal(size=(40, 4))] * 2)
+    weights = draw.random((40, 40)) + 0.1
+    if is_split:
+        weights[:20, 20:] = 0
+    weights = np.triu(weights, 1) + np.triu(weights, 1).T
+    options = {"init": draw.normal(size=(40, 2)), "weights": weights, "random_state": 0, "engine": world(2)}
+    plain = rp.MDS(2, **options).fit(dissimilarities)
+    annealed = rp.MDS(2, method="da-smacof", **options).fit(dissimilarities)
+
+    assert annealed.stress_ == pytest.approx(stress(dissimilarities, annealed.embedding_, weights), rel=1e-4)
+    assert annealed.stress_ < 1.01 * plain.stress_
+    assert np.abs(annealed.embedding_).max() < 10
+
+
+@pytest.mark.parametrize("method", ["smacof", "da-smacof"])
+def test_units_of_weights_and_initial_positions_do_not_matter(world, method):
+    start = np.random.default_rng(1).normal(size=(70, 2))
+    options = {"method": method, "cooling": 0.6, "random_state": 0, "engine": world(2)}
+    expected = rp.MDS(2, weights=W, init=start, **options).fit(D)
+    for unit in (1e-300, 1e-20, 1e20, 1e300):
+        model = rp.MDS(2, weights=W * unit, init=start, **options).fit(D)
+        assert model.stress_ == pytest.approx(expected.stress_ * unit, rel=1e-4)
+        assert model.normalized_stress_ == pytest.approx(expected.normalized_stress_, rel=1e-4)
+    for unit, offset in ((1e-25, 0), (1e25, 0), (1, 1e6)):
+        model = rp.MDS(2, weights=W, init=start * unit + offset, **options).fit(D)
+        assert model.stress_ == pytest.approx(expected.stress_, rel=1e-3)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_units_of_dissimilarities_do_not_matter_for_new_points(world, unit):
+    new = cdist(POINTS[:3] + 0.1, POINTS)
+    options = {"init": POINTS[:, :2], "engine": world(2)}
+    expected = rp.MDS(2, **options).fit(D).interpolate(new)
+    found = rp.MDS(2, **options).fit(D * unit).interpolate(new * unit)
+    np.testing.assert_allclose(found / unit, expected, atol=1e-4)
+
+
+def test_a_point_whose_weights_vanish_beside_the_largest_is_an_error():
+    weights = W.astype(float)
+    weights[3] = weights[:, 3] = 1e-60
+    with pytest.raises(rp.InputError, match="all of row 3 are at most 1e-60, too small beside the largest, 3"):
+        rp.MDS(weights=weights).fit(D)
+
+
 ANNEALED = {"method": "da-smacof", "cooling": 0.6, "n_init": 2}
 
 

@@ -95,6 +95,20 @@ def test_dependent_columns_have_the_shortest_weights(world, workers):
         rp.LinearRegression(solver="normal", engine=world(workers)).fit(dependent, Y)
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e6, 1e8])
+def test_rounding_errors_of_large_columns_are_no_rank(world, offset):
+    shifted = X + offset
+    dependent = np.hstack([shifted, shifted[:, :1] + shifted[:, 1:2]])
+    for model in (rp.LinearRegression(engine=world(2)), rp.Ridge(1e-9, engine=world(2))):
+        model.fit(dependent, Y)
+        expected = LinearRegression(tol=1e-7).fit(dependent, Y)
+        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-4)
+        assert getattr(model, "rank_", 6) == 6
+    few = rp.LinearRegression().fit(shifted[:4], Y[:4, 0])
+    assert few.rank_ == 3
+    np.testing.assert_allclose(few.coef_, LinearRegression().fit(shifted[:4], Y[:4, 0]).coef_, rtol=1e-4)
+
+
 @everywhere
 def test_fewer_rows_than_columns_or_ranks_have_the_shortest_weights(world, workers):
     for count in (2, 4):

@@ -121,8 +121,8 @@ class MomentColumns:
 
 def means(
     comm: Communicator, columns: MomentColumns, iteration_log: IterationLog
-) -> tuple[MomentColumns, NDArray[np.float64]]:
-    """Return this rank's columns with the fastest suitable type, and the means of all ranks' columns.
+) -> tuple[MomentColumns, NDArray[np.float64], float]:
+    """Return this rank's columns with the fastest suitable type, and the means and total weight of all ranks' rows.
 
     The type is float32 for float32 points, if their magnitudes have squares within the range of float32, else float64.
     """
@@ -133,7 +133,7 @@ def means(
         largest = comm.allreduce(largest, op="max")
     iteration_log.end_iteration(stage="means")
     is_single = columns.points.dtype == np.float32 and (largest == 0 or FLOAT32_MIN < largest < FLOAT32_MAX)
-    return replace(columns, dtype=np.dtype(np.float32 if is_single else np.float64)), sums / weight
+    return replace(columns, dtype=np.dtype(np.float32 if is_single else np.float64)), sums / weight, weight
 
 
 def single_threaded_blas() -> AbstractContextManager[Any]:

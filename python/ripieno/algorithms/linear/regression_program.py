@@ -39,6 +39,8 @@ R = TypeVar("R")
 MIN_RECIPROCAL_CONDITION = 1e-5
 #: Relative error of scatter matrices of float32 products, and of their refined solutions.
 FLOAT32_ERROR, REFINED_ERROR = 1e-7, 1e-8
+#: Rounding errors of a column and its mean, relative to the norm of the column, in units of the precision.
+ROUNDING_ERRORS = 16
 #: More steps would take longer than products in float64.
 MAX_REFINEMENT_COUNT = 5
 
@@ -168,7 +170,7 @@ def load_targets(
 def _solve(
     comm: Communicator, columns: MomentColumns, row_count: int, options: RegressionOptions, iteration_log: IterationLog
 ) -> Solution:
-    with_type, center = means(comm, columns, iteration_log)
+    with_type, center, weight = means(comm, columns, iteration_log)
     if not options.fit_intercept:
         center = np.zeros(columns.count)
     solution = None
@@ -181,7 +183,7 @@ def _solve(
         if solution is None and options.solver == "normal":
             raise InputError("solver='normal': the columns are linearly dependent: expected solver='tsqr' or 'auto'")
     if solution is None:
-        solution = _by_factors(comm, columns, center, row_count, options, iteration_log)
+        solution = _by_factors(comm, columns, center, weight, row_count, options, iteration_log)
     return solution
 
 
@@ -322,6 +324,7 @@ def _by_factors(
     comm: Communicator,
     columns: MomentColumns,
     center: NDArray[np.float64],
+    weight: float,
     row_count: int,
     options: RegressionOptions,
     iteration_log: IterationLog,
@@ -332,26 +335,42 @@ def _by_factors(
     # None on ranks other than 0.
     factor: Any = tsqr.combined_factor(comm, own, clock)
     iteration_log.end_iteration(stage="QR factors")
-    solution = _checked(comm, clock, width, lambda: _of_factor(factor, center, width, row_count, options))
+    solution = _checked(comm, clock, width, lambda: _of_factor(factor, center, weight, width, row_count, options))
     iteration_log.end_iteration(stage="least squares")
     return solution
 
 
 def _of_factor(
-    factor: NDArray[np.float64], center: NDArray[np.float64], width: int, row_count: int, options: RegressionOptions
+    factor: NDArray[np.float64],
+    center: NDArray[np.float64],
+    weight: float,
+    width: int,
+    row_count: int,
+    options: RegressionOptions,
 ) -> Solution:
-    """Return the solution for the R factor of the columns of points and targets."""
-    cutoff = max(row_count, width) * np.finfo(np.float64).eps
-    coef = np.empty((width, factor.shape[1] - width))
-    for alpha, where in _targets_by_alpha(options, coef.shape[1]):
-        # Penalty rows: √alpha times the identity, with zero targets.
-        penalty = np.sqrt(alpha) * np.eye(width if alpha else 0, factor.shape[1])
-        stacked = np.vstack([factor, penalty])
-        points, targets = stacked[:, :width], stacked[:, width:][:, where]
-        coef[:, where], _, rank, singular = linalg.lstsq(points, targets, cond=cutoff)
+    """Return the shortest solution for the R factor of the centered columns of points and targets.
+
+    The singular values of dependent columns are zero, plus the rounding errors of the columns before centering.
+    """
+    points, targets = factor[:, :width], factor[:, width:]
+    vectors, singular, axes = linalg.svd(points, full_matrices=False)
+    precision = np.finfo(np.float64).eps
+    # `hypot` does not overflow.
+    sizes = np.hypot(np.hypot.reduce(points, axis=0), np.sqrt(weight) * np.abs(center[:width]))
+    noise = ROUNDING_ERRORS * precision * np.hypot.reduce(axes * sizes, axis=1)
+    is_kept = singular > np.maximum(noise, max(row_count, width) * precision * singular[0])
+    coef = np.empty((width, targets.shape[1]))
+    for alpha, where in _targets_by_alpha(options, targets.shape[1]):
         if options.positive:
-            coef[:, where] = np.column_stack([optimize.nnls(points, target)[0] for target in targets.T])
-    return _solution(coef, center, width, singular, "tsqr", rank)
+            # Penalty rows: √alpha times the identity, with zero targets.
+            stacked = np.vstack([factor, np.sqrt(alpha) * np.eye(width if alpha else 0, factor.shape[1])])
+            solutions = [optimize.nnls(stacked[:, :width], target)[0] for target in stacked[:, width:][:, where].T]
+            coef[:, where] = np.column_stack(solutions)
+        else:
+            values = singular[is_kept]
+            products = vectors[:, is_kept].T @ targets[:, where]
+            coef[:, where] = axes[is_kept].T @ (products / (values + alpha / values)[:, None])
+    return _solution(coef, center, width, singular, "tsqr", int(is_kept.sum()))
 
 
 def _targets_by_alpha(options: RegressionOptions, target_count: int) -> list[tuple[float, NDArray[np.bool_]]]:

@@ -36,7 +36,7 @@ BLOCK_ROWS = 256
 SYMMETRY_RTOL = 1e-5
 #: Largest relative rounding error of a row sum in float64.
 ROW_SUM_RTOL = 1e-11
-#: Dissimilarities between these powers of two have squares that neither overflow nor underflow in float32.
+#: Numbers between these powers of two have squares that neither overflow nor underflow in float32.
 MIN_EXPONENT, MAX_EXPONENT = -40, 40
 
 
@@ -49,6 +49,7 @@ class RowBlock:
     dissimilarities : (m, n) int16 or float32
         Dissimilarities, divided by `scale`.
     weights : (m, n) float32, or None for ones
+        Weights, divided by `weight_scale`.
     source
         The rows, as the source of dissimilarities, or the dissimilarities.
     counts
@@ -59,6 +60,8 @@ class RowBlock:
         Divisor of the dissimilarities, a power of two.
     largest
         Largest dissimilarity of pairs with non-zero weight, divided by `scale`.
+    weight_scale
+        Divisor of the weights, a power of two.
     """
 
     dissimilarities: NDArray[Any]
@@ -68,6 +71,7 @@ class RowBlock:
     first: int
     scale: float
     largest: float
+    weight_scale: float = 1.0
 
     def __len__(self) -> int:
         return len(self.dissimilarities)
@@ -76,6 +80,11 @@ class RowBlock:
     def total(self) -> int:
         """Return the number of points."""
         return sum(self.counts)
+
+    @property
+    def stress_scale(self) -> float:
+        """Return the divisor of the stress."""
+        return self.weight_scale * self.scale * self.scale
 
 
 def load_square(comm: Communicator, source: Source | Sequences, weights: Source | None, metric: str) -> RowBlock:
@@ -94,14 +103,14 @@ def load_square(comm: Communicator, source: Source | Sequences, weights: Source 
         share, counts, first = _read_square(comm, source)
     else:
         values, points, counts, first = _compute_distances(comm, source, metric)
-    own_weights = None if weights is None else _read_weights(comm, weights, counts, first)
+    own_weights, weight_scale = (None, 1.0) if weights is None else _read_weights(comm, weights, counts, first)
     if metric == PRECOMPUTED and not isinstance(source, Sequences):
         # Checked after the weights are read, because entries with weight 0 are not checked.
         if own_weights is not None:
             share = replace(share, points=_clear_missing(share.points, own_weights))
         _check_square(comm, share, counts, first)
         values = share.points
-    return _scaled(comm, values, own_weights, points, counts, first)
+    return replace(_scaled(comm, values, own_weights, points, counts, first), weight_scale=weight_scale)
 
 
 def read_rows(comm: Communicator, source: Source, width: int, what: str) -> RowShare:
@@ -217,7 +226,10 @@ def _compute_distances(
     return found, points, counts, rows.offset
 
 
-def _read_weights(comm: Communicator, source: Source, counts: tuple[int, ...], first: int) -> NDArray[np.float32]:
+def _read_weights(
+    comm: Communicator, source: Source, counts: tuple[int, ...], first: int
+) -> tuple[NDArray[np.float32], float]:
+    """Return this worker's rows of the weights, divided by a power of two, and this divisor."""
     total = sum(counts)
     share = read_rows(comm, source, total, "weights")
     own = tuple(comm.allgather(len(share.points)))
@@ -226,15 +238,29 @@ def _read_weights(comm: Communicator, source: Source, counts: tuple[int, ...], f
             f"weights has {sum(own)} rows for {total} points, distributed to the ranks as {own}, but "
             f"the points as {counts}: expected a square matrix, in the same kind of file as the dissimilarities"
         )
+    largest = comm.allreduce(float(share.points.max(initial=0)), op="max")
+    scale = divisor(largest)
+    scaled = share.points if scale == 1 else share.points / scale
+    weights = np.ascontiguousarray(scaled, np.float32)
     with agreement(comm):
         # The weight of a point with itself does not affect the result.
-        rows = np.arange(len(share.points))
-        pairs = np.count_nonzero(share.points, axis=1) - (share.points[rows, first + rows] != 0)
+        rows = np.arange(len(weights))
+        pairs = np.count_nonzero(weights, axis=1) - (weights[rows, first + rows] != 0)
         if total > 1 and not pairs.all():
-            row = first + int(np.flatnonzero(pairs == 0)[0])
-            raise InputError(f"weights: all of row {row} are 0: the position of the point is undetermined")
+            row = int(np.flatnonzero(pairs == 0)[0])
+            values = np.delete(share.points[row], first + row)
+            found = "0" if not values.any() else f"at most {values.max():g}, too small beside the largest, {largest:g}"
+            raise InputError(
+                f"weights: all of row {first + row} are {found}: the position of the point is undetermined"
+            )
     _check_symmetric(comm, share.points, counts, "weights")
-    return np.ascontiguousarray(share.points, np.float32)
+    return weights, scale
+
+
+def divisor(largest: float) -> float:
+    """Return 1 if squares of numbers up to `largest` fit float32, or a power of two as their divisor."""
+    exponent = int(np.frexp(largest)[1])
+    return 1.0 if largest == 0 or MIN_EXPONENT <= exponent <= MAX_EXPONENT else float(np.ldexp(1.0, exponent - 1))
 
 
 def _check_symmetric(comm: Communicator, own: NDArray[Any], counts: tuple[int, ...], what: str) -> None:
@@ -275,11 +301,8 @@ def _scaled(
     scale = 1.0
     if values.dtype != np.int16:
         maximum = comm.allreduce(float(values.max(initial=0)), op="max")
-        exponent = int(np.frexp(maximum)[1])
-        if not MIN_EXPONENT <= exponent <= MAX_EXPONENT and maximum > 0:
-            scale = float(np.ldexp(1.0, exponent))
-            values = values / scale
-        values = np.ascontiguousarray(values, np.float32)
+        scale = divisor(maximum)
+        values = np.ascontiguousarray(values if scale == 1 else values / scale, np.float32)
     source = values if source is None else source
     return RowBlock(values, weights, source, counts, first, scale, largest / scale)
 

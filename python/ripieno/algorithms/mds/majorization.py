@@ -111,23 +111,31 @@ class Majorization:
             return gathered
 
     def _solve(self, right: Reals, start: Reals) -> Reals:
-        """Solve V·x = right by conjugate gradients, with all dimensions as one vector."""
-        solution = start.copy()
-        residual = right - self._product(solution)
-        direction = residual.copy()
-        square, goal = _dot(residual, residual), RESIDUAL_RTOL**2 * _dot(right, right)
+        """Solve V·x = right by conjugate gradients, with all dimensions as one vector.
+
+        V does not depend on the center of the positions. So all vectors are centered, because steps would amplify the
+        rounding errors of their means. The solution with the least residual is returned for the same reason: weights
+        of separate groups have one such mean for each group.
+        """
+        best = solution = _centered(start)
+        residual = _centered(right - self._product(solution))
+        direction = residual
+        least = square = _dot(residual, residual)
+        goal = RESIDUAL_RTOL**2 * _dot(right, right)
         for _ in range(MAX_PRODUCT_COUNT):
             if square <= goal:
                 break
-            product = self._product(direction)
+            product = _centered(self._product(direction))
             along = _dot(direction, product)
             if along <= 0.0:
                 break
-            solution += square / along * direction
-            residual -= square / along * product
+            solution = solution + square / along * direction
+            residual = residual - square / along * product
             previous, square = square, _dot(residual, residual)
+            if square < least:
+                best, least = solution, square
             direction = residual + square / previous * direction
-        return solution
+        return best
 
     def _product(self, vector: Reals) -> Reals:
         """Return V times a vector."""
@@ -144,6 +152,10 @@ class Majorization:
         with self._clock.communicating():
             self._comm.allgather(out=self._products, counts=self._rows.counts)
         return self._products.copy()
+
+
+def _centered(positions: Reals) -> Reals:
+    return np.asarray(positions - positions.mean(axis=0))
 
 
 def _dot(a: Reals, b: Reals) -> float:

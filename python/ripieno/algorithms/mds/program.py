@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 import ripieno.kernels.pairs as pairs
 from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
-from ripieno.algorithms.mds.dissimilarities import RowBlock, Source, load_square, read_rows
+from ripieno.algorithms.mds.dissimilarities import RowBlock, Source, divisor, load_square, read_rows
 from ripieno.algorithms.mds.majorization import Majorization, MajorizationStep, Reals
 from ripieno.algorithms.mds.saved import MdsFitState
 from ripieno.algorithms.mds.sequences import Sequences
@@ -134,7 +134,7 @@ def fit(
     assert best is not None, "a start has ended"
     return MDSPart(
         embedding=best.at * rows.scale,
-        stress=best.errors / 2 * rows.scale * rows.scale,
+        stress=best.errors / 2 * rows.stress_scale,
         normalized_stress=_normalized(best.errors, best.squares),
         iteration_count=best.iteration,
         converged=best.converged,
@@ -273,7 +273,7 @@ class _Descent:
 
     def _report(self, state: MdsFitState) -> None:
         measures: dict[str, float] = {
-            "stress": state.errors / 2 * self._rows.scale * self._rows.scale,
+            "stress": state.errors / 2 * self._rows.stress_scale,
             "normalized_stress": _normalized(state.errors, state.squares),
         }
         if self._options.n_init > 1:
@@ -289,7 +289,9 @@ class _Descent:
         if options.init is not None:
             if len(options.init) != total:
                 raise InputError(f"init has {len(options.init)} rows for {total} points")
-            yield options.init / self._rows.scale
+            # The first step depends neither on the center nor on the size of the positions.
+            spread = (options.init - options.init.mean(axis=0)) / self._rows.scale
+            yield spread / divisor(float(np.abs(spread).max(initial=0.0)))
             return
         random = np.random.RandomState(options.seed)
         while True:
@@ -327,7 +329,11 @@ def interpolate(
     share = read_rows(comm, source, len(embedding), "X")
     counts = comm.allgather(len(share.points))
     first = sum(counts[: comm.rank])
-    points = share.points if share.points.dtype == np.int16 else np.ascontiguousarray(share.points, np.float32)
+    own_largest = max(float(share.points.max(initial=0)), float(np.abs(embedding).max(initial=0.0)))
+    scale = divisor(comm.allreduce(own_largest, op="max"))
+    embedding = embedding / scale
+    points = share.points if scale == 1 else share.points / scale
+    points = points if points.dtype == np.int16 else np.ascontiguousarray(points, np.float32)
     nearest = np.argsort(points, axis=1, kind="stable")[:, :neighbors]
     weights = np.zeros(points.shape, np.float32)
     np.put_along_axis(weights, nearest, 1.0, axis=1)
@@ -346,4 +352,4 @@ def interpolate(
         at = new
         if largest_move <= eps * size:
             break
-    return at
+    return at * scale

@@ -124,7 +124,7 @@ def fit(comm: Communicator, source: Source, options: PCAOptions, emit: Emit | No
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
 
-    columns, mean = means(comm, columns, iteration_log)
+    columns, mean, _ = means(comm, columns, iteration_log)
     is_sparse = isinstance(columns.points, SparsePoints)
     solver = chosen_solver(options, rows.total, columns.count, is_sparse=is_sparse)
     if options.checkpoint_options.folder is not None and solver != "randomized" and comm.rank == 0:
