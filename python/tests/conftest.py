@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import ripieno as rp
+from matplotlib.figure import Figure
 from ripieno import _native
 from ripieno.launch.process import forked
 from varied import exhaustively
@@ -128,6 +129,12 @@ def estimator_modules() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(forked.PRELOAD_VARIABLE, "networkx,sklearn.datasets")
         yield
+
+
+@pytest.fixture
+def without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the charts of reports empty: a command takes most of its time to draw them."""
+    monkeypatch.setattr(Figure, "savefig", lambda figure, out, **options: out.write('<svg viewBox="0 0 1 1"></svg>'))
 
 
 @pytest.fixture(params=[3, *exhaustively(1, 2)], ids=lambda workers: f"{workers} workers")

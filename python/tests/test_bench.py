@@ -67,7 +67,9 @@ def test_an_impossible_size_is_reported(text):
         (["allreduce", "--against", "nccl"], "'nccl': expected some of openmpi, mpich, intelmpi, gloo"),
         (["allreduce", "--rate", "fast"], "--rate fast: expected a number"),
         (["allreduce", "--rate", "100mbit"], "--rate: ranks of one host have no network link"),
-        (["allgather", "--ranks", "3", "--algorithm", "neighbour-exchange", "--sizes", "8B"], "an even number"),
+        *exhaustively(
+            (["allgather", "--ranks", "3", "--algorithm", "neighbour-exchange", "--sizes", "8B"], "an even number")
+        ),
     ],
 )
 def test_an_unknown_request_is_reported_with_the_accepted_ones(words, message, capsys):

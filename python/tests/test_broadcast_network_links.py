@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import ripieno as rp
 strategy, size, disconnected, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
-comm = rp.init()
+comm = rp.init(heartbeat_timeout_s=5.0)
 expected = np.random.default_rng(0).integers(0, 256, size, np.uint8)
 variable = comm.broadcast_variable(expected if comm.rank == 0 else None, strategy=strategy)
 if comm.rank == disconnected:

@@ -15,6 +15,8 @@ import pytest
 from ripieno.cli import cli, main
 from varied import exhaustively
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 COMMAND = [sys.executable, "-m", "ripieno.cli"]
 
 
@@ -189,7 +191,7 @@ def test_a_full_disk_ends_with_1_and_leaves_nothing(vectors, tmp_path, capsys, m
 def test_input_that_cannot_be_written_is_reported_by_the_name_that_was_requested(tmp_path, command):
     np.save(tmp_path / "vectors.npy", np.random.default_rng(0).random((4000, 8), np.float32))
     arguments = {
-        "kmeans": ["vectors.npy", "-k", "2000", "-o", "out"],
+        "kmeans": ["vectors.npy", "-k", "300", "--max-iter", "1", "-o", "out"],
         "features": ["--demo", "-n", "1", "-o", "out.npy"],
     }
     small = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
@@ -217,7 +219,7 @@ def test_an_output_folder_that_is_not_writable_is_reported_before_any_work(vecto
 @pytest.mark.parametrize(("signals", "code"), [(signal.SIGINT, 130), *exhaustively((signal.SIGTERM, 143))])
 def test_an_interrupted_command_leaves_nothing(tmp_path, signals, code):
     np.save(tmp_path / "vectors.npy", np.random.default_rng(0).random((20000, 64), np.float32))
-    endless = ["--max-iter", "1000000", "--tol", "0", "-k", "2000", "-n", "2", "-o", "result"]
+    endless = ["--max-iter", "1000000", "--tol", "0", "-k", "500", "-n", "2", "-o", "result"]
     process = subprocess.Popen(
         [*COMMAND, "kmeans", "vectors.npy", "--init", "random", *endless],
         cwd=tmp_path,

@@ -11,6 +11,8 @@ import pytest
 from ripieno.cli import COMMANDS, cli, main
 from varied import exhaustively
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 #: Every option that names a result, with nonexistent input, which is detected later.
 RESULTS = {
     "bench --json": ["bench", "barrier", "--json", "result.json"],

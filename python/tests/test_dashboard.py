@@ -478,16 +478,23 @@ def test_a_command_prints_the_link_and_its_fit_is_shown(tmp_path):
 
 def test_scripts_are_shown_with_their_output(tmp_path):
     script = tmp_path / "script.py"
+    shown = tmp_path / "shown"
     script.write_text(
-        "import time, ripieno as rp\ncomm = rp.init()\n"
-        "for _ in range(40):\n    time.sleep(0.05)\n    comm.allreduce(1.0)\nprint('all done')\ntime.sleep(4)\n"
+        "import sys, threading, ripieno as rp\nfrom pathlib import Path\ncomm = rp.init()\n"
+        "for _ in range(40):\n    comm.allreduce(1.0)\nprint('all done', flush=True)\n"
+        "while not Path(sys.argv[1]).exists():\n    threading.Event().wait(0.05)\n"
     )
-    command = [sys.executable, "-m", "ripieno.cli", "run", "-n", "2", "--dashboard", str(script)]
+    command = [sys.executable, "-m", "ripieno.cli", "run", "-n", "2", "--dashboard", str(script), str(shown)]
+
+    def is_complete():
+        state.update(json.loads(requested(found)))
+        return state["usage"] and "all done" in [line[4] for line in state["lines"]]
+
+    state = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         found = next(line for line in running.stderr if line.startswith("dashboard: ")).split()[1]
-        next(line for line in running.stdout if "all done" in line)
-        time.sleep(1.5)
-        state = json.loads(requested(found))
+        complete = comes_true(is_complete, 60.0)
+        shown.touch()
         assert running.wait(60) == 0
+    assert complete, state
     assert [each[0] for each in state["ranks"]] == [0, 1] and state["usage"][0][0] == "allreduce"
-    assert "all done" in [line[4] for line in state["lines"]]

@@ -18,6 +18,8 @@ from ripieno.files import disk
 from ripieno.input.matrix import RowsInMemory
 from varied import exhaustively
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 SEED = 3
 K = 300
 #: A block size with which a worker's share has many blocks.

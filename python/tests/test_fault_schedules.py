@@ -14,6 +14,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -29,7 +30,7 @@ import ripieno as rp
 from matplotlib import font_manager
 from ripieno.launch.job.local import LocalJob
 from varied import exhaustively
-from watching import comes_true, open_descriptors
+from watching import comes_true, open_descriptors, shared_files
 
 #: Requested schedules run alone; otherwise they run in parallel with other tests, on busy machines.
 SCHEDULES = os.environ.get("RIPIENO_SCHEDULES")
@@ -39,6 +40,8 @@ PROMPT_S = HEARTBEAT_S + 1.0
 SLACK_S = 2.0 if SCHEDULES else 30.0
 #: Ranks stopped before the rendezvous are detected by inspecting them.
 STOPPED_EARLY_S = 5.0
+#: Time until threads and descriptors of an ended job are gone.
+RELEASE_S = 10.0
 STEPS = 30
 # Background processes of a shell ignore Ctrl-C, and their children inherit that.
 RUN = [
@@ -250,7 +253,7 @@ class Resources(NamedTuple):
     thread_count: int
 
     def more_than(self, before: Resources) -> dict[str, Any]:
-        """Return what was not there before. Earlier tests may still close what they had opened."""
+        """Return the resources in excess of `before`. Earlier tests may still close theirs."""
         found = {
             "descriptors": self.descriptors - before.descriptors,
             "shared": self.shared - before.shared,
@@ -261,10 +264,13 @@ class Resources(NamedTuple):
 
 def resources() -> Resources:
     gc.collect()
-    # Ignore files of other running programs: semaphores, and shared memory of Open MPI.
-    foreign = ("sem.", "vader_segment.", "sm_segment.")
-    shared = Counter(name for name in os.listdir("/dev/shm") if not name.startswith(foreign))
-    return Resources(Counter(open_descriptors()), shared, threading.active_count())
+    return Resources(Counter(open_descriptors()), Counter(shared_files()), threading.active_count())
+
+
+def leaked_since(before: Resources) -> dict[str, Any]:
+    """Return the resources that a job has not released. Threads that serve a job may end shortly after it."""
+    comes_true(lambda: not resources().more_than(before), RELEASE_S)
+    return resources().more_than(before)
 
 
 def test_fonts_that_matplotlib_keeps_open_are_no_leak():
@@ -275,6 +281,16 @@ def test_fonts_that_matplotlib_keeps_open_are_no_leak():
     font.clear()
 
 
+def test_a_leak_is_found_and_files_of_other_programs_are_none(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "RELEASE_S", 0.0)
+    before = resources()
+    with tempfile.TemporaryFile(dir="/dev/shm"), tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="ripieno-") as mine:
+        leaked = leaked_since(before)
+    assert sum(leaked["descriptors"].values()) == 2 and leaked["shared"] == {Path(mine.name).name: 1}
+    with tempfile.TemporaryDirectory(dir="/dev/shm"):
+        assert leaked_since(before) == {}
+
+
 @pytest.mark.parametrize("seed", seeds() if SCHEDULES else [*seeds()[:2], *exhaustively(*seeds()[2:])])
 def test_any_fault_of_a_rank_is_reported_or_survived_in_time(seed, tmp_path, monkeypatch):
     schedule = FaultSchedule.drawn(seed)
@@ -282,7 +298,7 @@ def test_any_fault_of_a_rank_is_reported_or_survived_in_time(seed, tmp_path, mon
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         run_schedule(schedule, tmp_path, monkeypatch)
-    assert resources().more_than(before) == {}, schedule
+    assert leaked_since(before) == {}, schedule
 
 
 SCHEDULE_SCRIPT = """
@@ -413,7 +429,7 @@ def test_a_rank_with_a_shortage_reports_it_and_leaves_nothing(tmp_path, resource
     if resource_name != "memory":
         assert "choose another spill_directory, or allow a larger memory_limit" in str(caught.value)
     assert isinstance(caught.value.__cause__, rp.RankFailed) and caught.value.__cause__.rank == 1
-    assert resources().more_than(before) == {} and not list(tmp_path.iterdir())
+    assert leaked_since(before) == {} and not list(tmp_path.iterdir())
 
 
 SPILL_SCRIPT = """

@@ -14,6 +14,8 @@ from ripieno.input.matrix import dataset
 from sklearn.datasets import dump_svmlight_file
 from varied import exhaustively
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 random = np.random.default_rng(0)
 X = random.normal(size=(80, 4))
 PRICE = X @ [1.0, 2, 3, 4] + 5 + 0.1 * random.normal(size=80)

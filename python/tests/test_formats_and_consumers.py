@@ -29,6 +29,8 @@ from ripieno.algorithms.als import table as ratings
 from ripieno.cli import main
 from varied import exhaustively
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 COUNT = 24
 SOURCES, TARGETS = np.arange(COUNT) % 5, 1 + np.arange(COUNT) * 7 % COUNT
 TABLE = pa.table({"source": SOURCES, "target": TARGETS, "weight": np.arange(COUNT) / 4})

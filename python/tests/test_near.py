@@ -12,6 +12,8 @@ from ripieno.algorithms.kmeans.rows import WeightedRows
 from ripieno.cli import main
 from varied import exhaustively
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 SEED = 3
 K = 300
 

@@ -20,6 +20,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from varied import exhaustively
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 WORKERS = [3, *exhaustively(1, 2)]
 TOL = 1e-13
 

@@ -29,6 +29,8 @@ from ripieno.files.sources import opened
 from ripieno.input import checksums, divide, open_partitions, splits
 from ripieno.input.dividing.replicas import place_replicas
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 COUNTS = [1, 2, 3, 7, 20]
 LINES = [b"line %d" % i for i in range(300)]
 TABLE = pa.table({"n": range(100), "word": [f'"{i}",\n{i}' for i in range(100)], "x": np.arange(100) / 4})

@@ -19,6 +19,8 @@ from scipy.sparse import csr_matrix, save_npz
 from sklearn.datasets import dump_svmlight_file
 from varied import exhaustively
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 random = np.random.default_rng(1)
 X = random.normal(size=(60, 4))
 MORE = random.normal(size=(7, 4))

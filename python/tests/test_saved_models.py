@@ -15,6 +15,8 @@ from ripieno.cli.predict import APPLIED
 from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 X = np.random.default_rng(0).normal(size=(60, 4))
 LABELS = np.array(["a", "b", "c"])[np.arange(60) % 3]
 PRICES = X @ [1.0, 2.0, 3.0, 4.0]

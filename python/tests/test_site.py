@@ -128,13 +128,13 @@ def test_the_reference_has_every_name_for_spark_once():
 
 def test_the_page_of_commands_matches_help():
     tool = _pages_tool()
-    described = dict(tool.helps(cli, "ripieno"))
+    described, page = dict(tool.helps(cli, "ripieno")), tool.commands_page()
 
     assert {f"ripieno {name}" for name in COMMANDS} < set(described)
     assert "ripieno lab up" in described
     assert described["ripieno run"].startswith("Usage: ripieno run ")
     assert re.search(r"-h, --help +Show this message and exit", described["ripieno lab up"])
-    assert all(f"## {name}\n\n```text\n{text}\n```" in tool.commands_page() for name, text in described.items())
+    assert all(f"## {name}\n\n```text\n{text}\n```" in page for name, text in described.items())
 
 
 def test_a_page_of_a_notebook_has_every_kind_of_output(tmp_path):

@@ -31,7 +31,7 @@ from engines.launched import OPEN_MPI
 from page_viewers import watching_page
 from ripieno.launch.process import forked
 from stand_in_engine import StandIn
-from watching import comes_true, open_descriptors
+from watching import comes_true, open_descriptors, shared_files
 
 LAUNCHES = int(os.environ.get("RIPIENO_LAUNCHES", "6"))
 SOAK_S = float(os.environ.get("RIPIENO_SOAK_S", "0"))
@@ -91,8 +91,7 @@ class ResourceCounts:
             descriptors=tuple(open_descriptors()),
             threads=len(tasks),
             children=len(children),
-            # Ripieno's memory has no names. Other programs of the machine also use this folder.
-            shared_files=tuple(sorted(name for name in os.listdir("/dev/shm") if "ripieno" in name)),
+            shared_files=tuple(shared_files()),
             temporary_files=tuple(sorted(map(str, Path(tempfile.gettempdir()).rglob("*")))),
             maps=len(Path("/proc/self/maps").read_text().splitlines()),
             resident_bytes=resident_bytes("self"),

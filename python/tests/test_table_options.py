@@ -23,6 +23,8 @@ from ripieno.graph import Graph
 from ripieno.input import TableFiles, splits
 from ripieno.input.matrix import open_source
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 TABLE = pa.table({"source": np.arange(40) % 7, "target": np.arange(40) % 5 + 1, "rating": np.arange(40) / 4})
 ROWS = np.column_stack([column.to_numpy() for column in TABLE.columns])
 

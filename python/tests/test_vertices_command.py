@@ -11,6 +11,8 @@ import pytest
 import ripieno as rp
 from ripieno.cli import main
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 EDGES = "# a graph\n3 5\n5 8\n8 13\n20 21 0.5\n21 20 0.5\n"
 
 
@@ -147,16 +149,15 @@ def test_a_fit_resumes_from_a_folder(edges, tmp_path, capsys, words):
     edges.write_text("3 5\n5 8\n8 13\n20 21\n21 20\n")
     command = [*words, str(edges), "--checkpoint", str(tmp_path / "kept"), "--overwrite", "--out"]
     events = []
-    for turn, workers in enumerate("112"):
+    for turn, workers in enumerate("12"):
         assert main([*command, str(tmp_path / f"{turn}.csv"), "-n", workers]) == 0
         events.append("it resumed after step" in capsys.readouterr().err)
 
-    assert events == [False, True, True]
-    first, *others = (pyarrow.csv.read_csv(tmp_path / f"{turn}.csv").to_pydict() for turn in range(3))
-    for other in others:
-        assert other.keys() == first.keys()
-        for name in first:
-            np.testing.assert_allclose(other[name], first[name], rtol=1e-12)
+    assert events == [False, True]
+    first, resumed = (pyarrow.csv.read_csv(tmp_path / f"{turn}.csv").to_pydict() for turn in range(2))
+    assert resumed.keys() == first.keys()
+    for name in first:
+        np.testing.assert_allclose(resumed[name], first[name], rtol=1e-12)
 
 
 @pytest.mark.parametrize(

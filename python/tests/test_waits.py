@@ -13,6 +13,7 @@ from ripieno.launch import limits
 from ripieno.launch.process.waits import RankPlace, WaitingRanks
 from ripieno.launch.script import environment
 from stand_in_engine import StandIn
+from varied import exhaustively
 
 QUESTIONS = 2000
 
@@ -72,9 +73,12 @@ def rank_of(comm):
     return comm.rank
 
 
-@pytest.mark.parametrize("launch", [rp.launch, StandIn().launch], ids=["local", "engine"])
-@pytest.mark.parametrize("of_job", [True, False])
-def test_a_call_beyond_its_time_limit_names_the_missing_rank_and_its_place(of_job, launch):
+@pytest.mark.parametrize(
+    ("launch", "of_job"),
+    [(rp.launch, False), (StandIn().launch, True), *exhaustively((rp.launch, True), (StandIn().launch, False))],
+    ids=["local-call", "engine-job", "local-job", "engine-call"],
+)
+def test_a_call_beyond_its_time_limit_names_the_missing_rank_and_its_place(launch, of_job):
     def program(comm):
         with comm.timeout(60 if of_job else 0.2):
             comm.barrier()

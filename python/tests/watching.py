@@ -91,3 +91,8 @@ def open_descriptors() -> list[str]:
         except FileNotFoundError:
             continue
     return sorted(name for name in names if not name.startswith(PACKAGES))
+
+
+def shared_files() -> list[str]:
+    """Return the names of Ripieno in the folder of shared memory, which other programs and tests also use."""
+    return sorted(name for name in os.listdir("/dev/shm") if "ripieno" in name)
