@@ -809,6 +809,24 @@ def test_a_rank_without_splits_reads_an_empty_table_of_the_types_of_all(tmp_path
     assert {array.dtype for _, array in found} == {np.dtype(np.float32)}
 
 
+def test_a_last_record_of_one_byte_is_read(tmp_path):
+    (tmp_path / "a.csv").write_text("n\n1\n2\n3")
+    for count in (1, 2, 3):
+        parts = splits(tmp_path / "a.csv", count=count)
+        assert pa.concat_tables(part.read() for part in parts)["n"].to_pylist() == [1, 2, 3]
+        assert pa.concat_tables(block for part in parts for block in part.blocks(2))["n"].to_pylist() == [1, 2, 3]
+
+
+def test_arrays_of_several_types_are_read_in_the_type_of_all_on_every_rank(tmp_path, threads):
+    # The first rank reads the largest file.
+    np.save(tmp_path / "a.npy", np.full((9, 2), 3, np.int32))
+    np.save(tmp_path / "b.npy", np.full((1, 2), 0.1, np.float64))
+
+    found = threads(3, lambda comm: rp.input.read(rp.input.splits([tmp_path / "a.npy", tmp_path / "b.npy"]), comm))
+    assert {array.dtype for array in found} == {np.dtype(np.float64)}
+    assert [array.tolist() for array in found if len(array)] == [[[3.0, 3.0]] * 9, [[0.1, 0.1]]]
+
+
 def test_splits_of_different_columns_or_kinds_are_not_read_together(tmp_path, threads):
     (tmp_path / "a.csv").write_text("name,value\nx,1\n")
     (tmp_path / "b.csv").write_text("name,price\nx,1\n")

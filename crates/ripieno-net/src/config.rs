@@ -312,6 +312,23 @@ mod tests {
     }
 
     #[test]
+    fn a_world_has_one_to_a_million_ranks_and_a_rank_is_below_its_size() {
+        let check = |rank, world_size| Config::new(rank, world_size, Token::from_secret("secret")).check();
+        for (rank, world_size) in [(0, 1), (MAX_WORLD_SIZE - 1, MAX_WORLD_SIZE)] {
+            assert_eq!(check(rank, world_size), Ok(()));
+        }
+        let refused = [
+            (0, 0, "world_size=0: expected 1 to 1000000"),
+            (0, MAX_WORLD_SIZE + 1, "world_size=1000001: expected 1 to 1000000"),
+            (3, 3, "rank=3: expected 0 to 2"),
+        ];
+        for (rank, world_size, says) in refused {
+            let error = check(rank, world_size).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
     fn random_text_is_a_token() {
         for _ in 0..200 {
             let text = Token::random_text().unwrap();

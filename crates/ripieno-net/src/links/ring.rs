@@ -680,6 +680,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn memory_of_a_peer_holds_two_rings_of_a_valid_capacity() {
+        let opened = |capacity: usize| {
+            let fd = sealed_memfd("ripieno-link", header_bytes() + 2 * capacity).unwrap();
+            Segment::open(&fd).map(|segment| segment.capacity)
+        };
+        for capacity in [page_bytes(), LARGE_CAPACITY_BYTES] {
+            assert_eq!(opened(capacity).unwrap(), capacity);
+        }
+        for capacity in [0, page_bytes() / 2, 3 * page_bytes(), 2 * MAX_CAPACITY_BYTES] {
+            let error = opened(capacity).unwrap_err().to_string();
+            assert!(error.contains("does not hold two rings"), "{capacity}: {error}");
+        }
+    }
+
+    #[test]
     fn a_packet_contains_the_parts_one_after_the_other() {
         let bytes: Vec<u8> = (0..AtomicU64::PACKET_BYTES).map(|at| at as u8).collect();
         for head_bytes in [0, 24, 40, 56, 60] {

@@ -108,6 +108,27 @@ fn a_death_before_all_have_joined_ends_the_job() {
 }
 
 #[test]
+fn a_hub_that_is_lost_before_all_have_joined_is_reported_afterwards() {
+    let mut world = MembershipWorld::with_replicas(4, 2);
+    world.event(3, MembershipEvent::Closed { peer: 0, cause: "its process ended".into() });
+    assert!(world.losses[3].is_empty() && world.failures[3].is_none());
+    world.event(3, MembershipEvent::Received { peer: 2, message: MembershipMessage::Complete });
+    assert!(world.completed[3]);
+    assert_eq!(world.losses[3], [0]);
+}
+
+#[test]
+fn a_loss_reported_by_one_hub_is_forwarded_to_the_other() {
+    for (hub, other, witness, lost) in [(2, 0, 3, 1), (0, 2, 1, 3)] {
+        let mut world = MembershipWorld::replicated(4, 2);
+        let message = MembershipMessage::Lost(rank_failed(lost, &[], "no heartbeat for 1.2 s"));
+        world.event(witness, MembershipEvent::Received { peer: hub, message });
+        world.deliver();
+        assert_eq!((&world.losses[witness], &world.losses[other]), (&vec![lost], &vec![lost]), "from hub {hub}");
+    }
+}
+
+#[test]
 fn a_hub_that_has_not_admitted_all_ranks_trusts_the_first_hub() {
     for sees_the_death_first in [false, true] {
         let mut world = MembershipWorld::with_replicas(4, 2);
