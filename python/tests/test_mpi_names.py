@@ -340,6 +340,99 @@ def test_buffers_are_checked_and_converted(tmp_path: Path):
     assert done.stdout.count("passed") == 3
 
 
+OPERATIONS = """
+from functools import reduce
+
+import numpy as np
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+
+
+def multiply(left, into, datatype):
+    assert datatype == square
+    target = np.frombuffer(into, "i8").reshape(-1, 2, 2)
+    target[:] = np.frombuffer(left, "i8").reshape(-1, 2, 2) @ target
+
+
+def products(matrices):
+    return reduce(np.matmul, matrices)
+
+
+# Elements of a derived type are not divided, and stay in the order of the ranks
+square = MPI.INT64_T.Create_contiguous(4).Commit()
+operation = MPI.Op.Create(multiply, commute=False)
+for count in (1, 2, 7, 1000):
+    every = [np.tile([[1, each + 1], [each % 2, 1]], (count * size, 1, 1)) for each in range(size)]
+    mine, whole = every[rank], products(every)
+    part = whole[count * rank : count * (rank + 1)]
+    total, own = np.zeros_like(mine), np.zeros_like(part)
+    comm.Allreduce([mine, square], [total, square], operation)
+    assert (total == whole).all()
+    comm.Reduce([mine, square], [total, square] if rank == 0 else None, operation)
+    comm.Scan([mine, square], [total, square], operation)
+    assert (total == products(every[: rank + 1])).all()
+    comm.Exscan([mine, square], [total, square], operation)
+    assert rank == 0 or (total == products(every[:rank])).all()
+    comm.Reduce_scatter_block([mine, square], [own, square], operation)
+    assert (own == part).all()
+    comm.Reduce_scatter([mine, square], [own, square], [count] * size, operation)
+    assert (own == part).all()
+    total = mine.copy()
+    comm.Iallreduce(MPI.IN_PLACE, [total, square], operation).Wait()
+    assert (total == whole).all()
+    after = mine.copy()
+    operation.Reduce_local([every[0], square], [after, square])
+    assert (after == products([every[0], mine])).all()
+
+
+def add_evens(left, into, datatype):
+    assert datatype == spread and len(left) % datatype.extent == 0
+    np.frombuffer(into, "i4")[::2] += np.frombuffer(left, "i4")[::2]
+    np.frombuffer(into, "i4")[1::2] = -1
+
+
+# The function gets elements at their extent; memory between the values of a buffer is unchanged
+spread = MPI.INT.Create_vector(3, 1, 2).Create_resized(0, 24).Commit()
+total = np.full(12, 7, "i4")
+comm.Allreduce([np.full(12, rank, "i4"), spread], [total, spread], MPI.Op.Create(add_evens))
+assert list(total) == [sum(range(size)), 7] * 6
+
+# A structured type of NumPy is one element
+pairs, total = np.array([(rank, 0.5)] * 3, "i4,f8"), np.zeros(3, "i4,f8")
+by_field = MPI.Op.Create(lambda left, into, datatype: np.add(
+    np.frombuffer(left, datatype.dtype)["f0"], np.frombuffer(into, datatype.dtype)["f0"],
+    out=np.frombuffer(into, datatype.dtype)["f0"]))
+comm.Allreduce(pairs, total, by_field)
+assert (total["f0"] == sum(range(size))).all() and (total["f1"] == 0.5).all()
+
+# Codes with a size, and big-endian memory of a derived type
+words = np.zeros(2 * size, "S3")
+comm.Allgather([np.array([b"abc", b"xyz"]), 2, "S3"], [words, 2, "S3"])
+assert list(words) == [b"abc", b"xyz"] * size
+assert MPI.Datatype.fromcode("U2").Get_size() == 8
+swapped, total = np.full(6, rank + 1, ">f8"), np.zeros(6, ">f8")
+evens = MPI.DOUBLE.Create_vector(3, 1, 2).Commit()
+comm.Allreduce([swapped, 1, evens], [total, 1, evens])
+assert list(total) == [sum(range(size + 1)), 0] * 3
+values = np.zeros(3 * size)
+comm.Allgather([swapped, 1, evens], values)
+assert list(values) == [each + 1 for each in range(size) for _ in range(3)]
+
+# Comparisons are colors
+assert comm.Split(rank == 0, -rank).size == (1 if rank == 0 else size - 1)
+assert comm.Split(np.bool_(rank == 0), np.int8(0)).size == (1 if rank == 0 else size - 1)
+print("passed", flush=True)
+"""
+
+
+def test_operations_of_a_program_combine_whole_elements(tmp_path: Path):
+    done = run(tmp_path, OPERATIONS, 3)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("passed") == 3
+
+
 DATATYPES = """
 
 import numpy as np
