@@ -433,6 +433,69 @@ def test_operations_of_a_program_combine_whole_elements(tmp_path: Path):
     assert done.stdout.count("passed") == 3
 
 
+SYNCHRONOUS = """
+import random
+
+import numpy as np
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+right, left = (rank + 1) % size, (rank - 1) % size
+status = MPI.Status()
+
+# A synchronous send completes after its receive has begun, not before
+requests = [comm.Issend(np.arange(3.0), right, 4), comm.issend({"from": rank}, right, 5)]
+assert comm.allreduce(not any(request.Test() for request in requests), op=MPI.LAND)
+assert comm.Probe(left, 4, status) and status.Get_count(MPI.DOUBLE) == 3
+found = comm.Mprobe(left, 5)
+assert comm.allreduce(not any(request.Test() for request in requests), op=MPI.LAND)
+values = np.zeros(3)
+comm.Recv(values, left, 4)
+assert list(values) == [0, 1, 2]
+requests[0].Wait()
+assert comm.allreduce(not requests[1].Test(), op=MPI.LAND)
+assert found.recv() == {"from": left}
+requests[1].Wait()
+
+# Receives of any source and tag do not see receipts
+posted = comm.irecv(source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG)
+comm.ssend("blocking", right, 6)
+assert posted.wait() == "blocking"
+into = np.zeros(500_000)
+posted = comm.Irecv(into, left, 7)
+persistent = comm.Ssend_init(np.full(500_000, rank + 1.0), right, 7)
+persistent.Start()
+persistent.Wait()
+posted.Wait(status)
+assert (into == left + 1).all() and (status.source, status.tag) == (left, 7)
+comm.Barrier()
+assert not comm.Iprobe()
+
+# An exchange whose receivers do not know their senders
+for step in range(30):
+    chosen = random.Random(step * size + rank)
+    targets = [each for each in range(size) if each != rank and chosen.random() < 0.6]
+    pending, received, barrier = [comm.Issend(np.array([rank]), each, step) for each in targets], [], None
+    while barrier is None or not barrier.Test():
+        if comm.Iprobe(MPI.ANY_SOURCE, step, status):
+            sender = np.zeros(1, int)
+            comm.Recv(sender, status.source, step)
+            received.append(int(sender[0]))
+        if barrier is None and MPI.Request.Testall(pending):
+            barrier = comm.Ibarrier()
+    every = comm.allgather(targets)
+    assert sorted(received) == [each for each in range(size) if rank in every[each]], (step, received)
+print("passed", flush=True)
+"""
+
+
+def test_synchronous_sends_complete_when_they_are_received(tmp_path: Path):
+    done = run(tmp_path, SYNCHRONOUS, 3)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("passed") == 3
+
+
 DATATYPES = """
 
 import numpy as np
