@@ -144,6 +144,8 @@ def positions(comm):
     assert_array_equal(comm.argmin(with_nan)[1], [p - 1, 0])
     assert comm.argmin(7) == (7, 0)
     assert comm.argmax(float(comm.rank)) == (p - 1.0, p - 1)
+    with pytest.raises(rp.InputError, match="argmax of a list: expected a number or an array"):
+        comm.argmax([[1], [1, 2]])
     assert comm.argmin_async(comm.rank).wait() == (0, 0)
 
 
@@ -316,6 +318,42 @@ def complex_numbers(comm):
 
 def test_complex_numbers_support_only_sums_and_products(everywhere):
     everywhere(complex_numbers)
+
+
+def complex_products(comm):
+    p, rank = comm.world_size, comm.rank
+    factors = np.array([1 + each * 1j for each in range(p)])
+    for call, count in ((comm.allreduce, p), (comm.scan, rank + 1), (comm.exscan, rank)):
+        product = complex(np.multiply.reduce(factors[:count]))
+        assert call(complex(factors[rank]), "prod") == product
+        single = call(np.complex64(factors[rank]), "prod")
+        assert single.dtype == np.complex64 and single == product
+        # Whole numbers beside complex ones remain exact.
+        assert call([complex(factors[rank]), 10**12, 2.5, True], "prod") == [product, 10 ** (12 * count), 2.5**count, 1]
+        found = call(
+            {"b": (factors[rank : rank + 1].astype(">c16"), np.arange(3)), "a": np.zeros((0, 2), "c8")}, "prod"
+        )
+        assert_array_equal(found["b"][0], np.array([product]), strict=True)
+        assert_array_equal(found["b"][1], np.arange(3) ** count, strict=True)
+        assert_array_equal(found["a"], np.zeros((0, 2), "c8"), strict=True)
+    expected = [complex(np.multiply.reduce(factors)), 1.25 * 2 ** (p - 1)]
+    assert comm.allreduce([complex(factors[rank]), 1.25 if rank == p - 1 else 2], "prod") == expected
+    assert comm.reduce((2j, 3), "prod", root=p - 1) == ((2j**p, 3**p) if rank == p - 1 else None)
+
+
+def test_products_of_complex_numbers_in_containers_are_exact(everywhere):
+    everywhere(complex_products)
+
+
+@pytest.mark.parametrize(
+    "values", [([1], [1, 2]), (np.ones(1), np.ones(3)), ({"a": 1}, {"b": 1})], ids=["lengths", "shapes", "keys"]
+)
+def test_containers_for_a_logical_function_must_be_alike(values):
+    def program(comm):
+        comm.allreduce([values[comm.rank]], np.logical_and)
+
+    with rp.launch(workers=2, threads=1) as job, pytest.raises(rp.CollectiveMismatch, match="logical_and"):
+        job.run(program)
 
 
 def foreign_byte_order(comm):

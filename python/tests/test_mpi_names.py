@@ -340,6 +340,162 @@ def test_buffers_are_checked_and_converted(tmp_path: Path):
     assert done.stdout.count("passed") == 3
 
 
+OPERATIONS = """
+from functools import reduce
+
+import numpy as np
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+
+
+def multiply(left, into, datatype):
+    assert datatype == square
+    target = np.frombuffer(into, "i8").reshape(-1, 2, 2)
+    target[:] = np.frombuffer(left, "i8").reshape(-1, 2, 2) @ target
+
+
+def products(matrices):
+    return reduce(np.matmul, matrices)
+
+
+# Elements of a derived type are not divided, and stay in the order of the ranks
+square = MPI.INT64_T.Create_contiguous(4).Commit()
+operation = MPI.Op.Create(multiply, commute=False)
+for count in (1, 2, 7, 1000):
+    every = [np.tile([[1, each + 1], [each % 2, 1]], (count * size, 1, 1)) for each in range(size)]
+    mine, whole = every[rank], products(every)
+    part = whole[count * rank : count * (rank + 1)]
+    total, own = np.zeros_like(mine), np.zeros_like(part)
+    comm.Allreduce([mine, square], [total, square], operation)
+    assert (total == whole).all()
+    comm.Reduce([mine, square], [total, square] if rank == 0 else None, operation)
+    comm.Scan([mine, square], [total, square], operation)
+    assert (total == products(every[: rank + 1])).all()
+    comm.Exscan([mine, square], [total, square], operation)
+    assert rank == 0 or (total == products(every[:rank])).all()
+    comm.Reduce_scatter_block([mine, square], [own, square], operation)
+    assert (own == part).all()
+    comm.Reduce_scatter([mine, square], [own, square], [count] * size, operation)
+    assert (own == part).all()
+    total = mine.copy()
+    comm.Iallreduce(MPI.IN_PLACE, [total, square], operation).Wait()
+    assert (total == whole).all()
+    after = mine.copy()
+    operation.Reduce_local([every[0], square], [after, square])
+    assert (after == products([every[0], mine])).all()
+
+
+def add_evens(left, into, datatype):
+    assert datatype == spread and len(left) % datatype.extent == 0
+    np.frombuffer(into, "i4")[::2] += np.frombuffer(left, "i4")[::2]
+    np.frombuffer(into, "i4")[1::2] = -1
+
+
+# The function gets elements at their extent; memory between the values of a buffer is unchanged
+spread = MPI.INT.Create_vector(3, 1, 2).Create_resized(0, 24).Commit()
+total = np.full(12, 7, "i4")
+comm.Allreduce([np.full(12, rank, "i4"), spread], [total, spread], MPI.Op.Create(add_evens))
+assert list(total) == [sum(range(size)), 7] * 6
+
+# A structured type of NumPy is one element
+pairs, total = np.array([(rank, 0.5)] * 3, "i4,f8"), np.zeros(3, "i4,f8")
+by_field = MPI.Op.Create(lambda left, into, datatype: np.add(
+    np.frombuffer(left, datatype.dtype)["f0"], np.frombuffer(into, datatype.dtype)["f0"],
+    out=np.frombuffer(into, datatype.dtype)["f0"]))
+comm.Allreduce(pairs, total, by_field)
+assert (total["f0"] == sum(range(size))).all() and (total["f1"] == 0.5).all()
+
+# Codes with a size, and big-endian memory of a derived type
+words = np.zeros(2 * size, "S3")
+comm.Allgather([np.array([b"abc", b"xyz"]), 2, "S3"], [words, 2, "S3"])
+assert list(words) == [b"abc", b"xyz"] * size
+assert MPI.Datatype.fromcode("U2").Get_size() == 8
+swapped, total = np.full(6, rank + 1, ">f8"), np.zeros(6, ">f8")
+evens = MPI.DOUBLE.Create_vector(3, 1, 2).Commit()
+comm.Allreduce([swapped, 1, evens], [total, 1, evens])
+assert list(total) == [sum(range(size + 1)), 0] * 3
+values = np.zeros(3 * size)
+comm.Allgather([swapped, 1, evens], values)
+assert list(values) == [each + 1 for each in range(size) for _ in range(3)]
+
+# Comparisons are colors
+assert comm.Split(rank == 0, -rank).size == (1 if rank == 0 else size - 1)
+assert comm.Split(np.bool_(rank == 0), np.int8(0)).size == (1 if rank == 0 else size - 1)
+print("passed", flush=True)
+"""
+
+
+def test_operations_of_a_program_combine_whole_elements(tmp_path: Path):
+    done = run(tmp_path, OPERATIONS, 3)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("passed") == 3
+
+
+SYNCHRONOUS = """
+import random
+
+import numpy as np
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+right, left = (rank + 1) % size, (rank - 1) % size
+status = MPI.Status()
+
+# A synchronous send completes after its receive has begun, not before
+requests = [comm.Issend(np.arange(3.0), right, 4), comm.issend({"from": rank}, right, 5)]
+assert comm.allreduce(not any(request.Test() for request in requests), op=MPI.LAND)
+assert comm.Probe(left, 4, status) and status.Get_count(MPI.DOUBLE) == 3
+found = comm.Mprobe(left, 5)
+assert comm.allreduce(not any(request.Test() for request in requests), op=MPI.LAND)
+values = np.zeros(3)
+comm.Recv(values, left, 4)
+assert list(values) == [0, 1, 2]
+requests[0].Wait()
+assert comm.allreduce(not requests[1].Test(), op=MPI.LAND)
+assert found.recv() == {"from": left}
+requests[1].Wait()
+
+# Receives of any source and tag do not see receipts
+posted = comm.irecv(source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG)
+comm.ssend("blocking", right, 6)
+assert posted.wait() == "blocking"
+into = np.zeros(500_000)
+posted = comm.Irecv(into, left, 7)
+persistent = comm.Ssend_init(np.full(500_000, rank + 1.0), right, 7)
+persistent.Start()
+persistent.Wait()
+posted.Wait(status)
+assert (into == left + 1).all() and (status.source, status.tag) == (left, 7)
+comm.Barrier()
+assert not comm.Iprobe()
+
+# An exchange whose receivers do not know their senders
+for step in range(30):
+    chosen = random.Random(step * size + rank)
+    targets = [each for each in range(size) if each != rank and chosen.random() < 0.6]
+    pending, received, barrier = [comm.Issend(np.array([rank]), each, step) for each in targets], [], None
+    while barrier is None or not barrier.Test():
+        if comm.Iprobe(MPI.ANY_SOURCE, step, status):
+            sender = np.zeros(1, int)
+            comm.Recv(sender, status.source, step)
+            received.append(int(sender[0]))
+        if barrier is None and MPI.Request.Testall(pending):
+            barrier = comm.Ibarrier()
+    every = comm.allgather(targets)
+    assert sorted(received) == [each for each in range(size) if rank in every[each]], (step, received)
+print("passed", flush=True)
+"""
+
+
+def test_synchronous_sends_complete_when_they_are_received(tmp_path: Path):
+    done = run(tmp_path, SYNCHRONOUS, 3)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("passed") == 3
+
+
 DATATYPES = """
 
 import numpy as np

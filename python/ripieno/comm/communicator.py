@@ -334,6 +334,7 @@ class Communicator(
     argmax_async = _asynchronous(Reductions.argmax)
     run_async = _asynchronous(OwnPlans.run)
     send_async = _asynchronous(MessageCalls.send)
+    _send_receipt_async = _asynchronous(MessageCalls._send_receipt)
     send_into_async = _asynchronous(MessageCalls.send_into)
     recv_async = _asynchronous(MessageCalls.recv)
     sendrecv_async = _asynchronous(MessageCalls.sendrecv)

@@ -26,11 +26,12 @@ from ripieno.wire.arrays import (
     fill,
     in_place,
     like,
+    map_leaves,
     native_copy,
     split,
 )
 from ripieno.wire.calls import NativeCalls, StagedCall
-from ripieno.wire.operations import PRODUCT, check_object, check_rows, description_of
+from ripieno.wire.operations import PRODUCT, Elementwise, check_object, check_rows, description_of
 
 #: The common base class of `ctypes` function pointers.
 _POINTER = ctypes.CFUNCTYPE(None).__mro__[1]
@@ -95,7 +96,7 @@ def reduced(
     function = op if isinstance(op, CFunction) or not _address(op) else CFunction(op)
     check_unmasked(value, what)
     array = as_array(value)
-    if array is None and isinstance(function, CFunction):
+    if array is None and (isinstance(function, CFunction) or function is PRODUCT):
         array = np.asarray(value)
     if array is None:
         if out is not None or counts is not None:
@@ -136,7 +137,10 @@ def arg_extremum(name: str, rank: int, value: Any, index: Any, algorithm: str | 
     """Return the call of argmin or argmax."""
     check_unmasked(value, name)
     found = as_array(value)
-    values = np.asarray(value) if found is None else found
+    try:
+        values = np.asarray(value) if found is None else found
+    except ValueError as error:
+        raise InputError(f"{name} of a {type(value).__name__}: expected a number or an array: {error}") from None
     if values.dtype.kind not in "iuf" and values.dtype.name != "bfloat16":
         raise InputError(f"{name}: dtype {values.dtype}: expected integers or floats")
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
@@ -164,7 +168,12 @@ def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, ro
     rank, world_size = place
     if what == "reduce_scatter":
         raise InputError(f"reduce_scatter: a {type(value).__name__}: expected an array")
-    signature = signatures.of_object(f"{what} by function {_name(function)}")
+    call = f"{what} by function {_name(function)}"
+    if isinstance(function, Elementwise):
+        shapes: list[str] = []
+        map_leaves(value, lambda leaf: shapes.append(f"shape {np.shape(leaf)}"))
+        call = f"{call} of {signatures.of_tree(value, shapes)}"
+    signature = signatures.of_object(call)
     operand_count = {"scan": rank + 1, "exscan": rank}.get(what, world_size)
 
     def combine(left: Any, right: Any) -> Any:

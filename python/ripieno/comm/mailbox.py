@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Wildcard tag of `Communicator.recv`: matches any tag.
+#: Wildcard tag of `Communicator.recv`: matches any tag of a program. Lower tags belong to receipts.
 ANY_TAG: Final = -1
 
 #: The signature of the header message that precedes a value with a tag.
@@ -71,6 +73,8 @@ class Receive:
         The array that receives the value; None for a new value.
     timeout_s
         Maximum time until the first bytes of the message arrive; None without a limit.
+    accept
+        Applied to the tagged message that matches, at once; returns the message for `wait`.
     """
 
     def __init__(
@@ -81,8 +85,10 @@ class Receive:
         tag: int | None,
         out: NDArray[Any] | None,
         timeout_s: float | None = None,
+        accept: Callable[[ReceivedMessage[Any]], ReceivedMessage[Any]] = lambda message: message,
     ) -> None:
         self._mailbox = mailbox
+        self._accept = accept
         self._native = native
         self.source = source
         self.tag = tag
@@ -149,13 +155,12 @@ class Receive:
 
     def matches(self, message: ReceivedMessage[Any]) -> bool:
         """Whether the message matches this receive."""
-        if (self.tag is None) != (message.tag is None):
-            return False
-        return self.source in (None, message.source) and self.tag in (None, ANY_TAG, message.tag)
+        return _matches(self.source, self.tag, message)
 
     def end(self, message: ReceivedMessage[Any]) -> None:
         """Complete with a tagged message."""
         try:
+            message = self._accept(message)
             self._end(message if self.out is None else message._replace(value=fill(self.out, message.value)))
         except Exception as error:
             self._fail(error)
@@ -212,6 +217,8 @@ class Mailbox:
         self.bytes_max = 64 << 20
         #: Receives in the order of posting.
         self.posted: list[Receive] = []
+        #: Tags of receipts, which confirm that a message has been received.
+        self.receipt_tags = itertools.count(ANY_TAG - 1, -1)
         self._unexpected: list[_Unexpected] = []
 
     def post(self, receive: Receive) -> Receive:
@@ -226,7 +233,7 @@ class Mailbox:
     def take(self, source: int | None, tag: int) -> ReceivedMessage[Any] | None:
         """Remove and return the first queued message that matches; None without one."""
         for index, (message, _) in enumerate(self._unexpected):
-            if source in (None, message.source) and tag in (ANY_TAG, message.tag):
+            if _matches(source, tag, message):
                 return self._unexpected.pop(index).message
         return None
 
@@ -259,3 +266,9 @@ class Mailbox:
                 f"than {size_text(self.bytes_max)}: from ranks {senders} with tags "
                 f"{', '.join(map(str, tags[:_NAMED_TAGS]))}{more}; receive them, or raise comm.unexpected_bytes_max"
             )
+
+
+def _matches(source: int | None, tag: int | None, message: ReceivedMessage[Any]) -> bool:
+    """Return whether a receive from a source, with a tag, can receive a message."""
+    is_any = tag == ANY_TAG and message.tag is not None and message.tag > ANY_TAG
+    return source in (None, message.source) and (is_any or tag == message.tag)

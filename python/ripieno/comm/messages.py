@@ -53,6 +53,13 @@ class MessageCalls(CallBase):
         if tag is None and (native := self._idle_native) is not None:
             # Fast path: short messages are latency-bound.
             return objects.send(native, value, to)
+        return self._send_pieces(value, to, _checked(tag))
+
+    def _send_receipt(self, to: int, tag: int) -> None:
+        """Confirm that a message of rank `to` has been received; `tag` is one of its `Mailbox.receipt_tags`."""
+        return self._send_pieces(None, to, tag)
+
+    def _send_pieces(self, value: Any, to: int, tag: int | None) -> None:
         calls = [("collective", ("send", to), piece, None, signature) for piece, signature in _pieces(value, tag)]
         return self._do(NativeCalls(calls, lambda: None))
 
@@ -185,7 +192,7 @@ class MessageCalls(CallBase):
         """
         to = self._other("to", to)
         source = None if source is None else self._other("source", source)
-        pieces = _pieces(value, tag)
+        pieces = _pieces(value, _checked(tag))
         recv_tag = tag if recv_tag is None else recv_tag
 
         def run(native: Any) -> Any:
@@ -199,11 +206,14 @@ class MessageCalls(CallBase):
         return self._do(StagedCall(run))
 
 
+def _checked(tag: int | None) -> int | None:
+    return None if tag is None else whole_number("tag", tag, 0, TAG_LIMIT - 1)
+
+
 def _pieces(value: Any, tag: int | None) -> list[tuple[NDArray[Any], str]]:
     """Return the messages that make up a value, and their signatures."""
     pieces: list[tuple[NDArray[Any], str]] = []
     if tag is not None:
-        tag = whole_number("tag", tag, 0, TAG_LIMIT - 1)
         pieces.append((np.array([tag], np.int64), TAG_SIGNATURE))
     pieces.extend((piece, signatures.OBJECT_PART) for piece in objects.pieces(value))
     return pieces

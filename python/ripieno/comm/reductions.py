@@ -19,6 +19,7 @@ from ripieno.keyed.collectives import KEYED
 from ripieno.keyed.options import refuse_options
 from ripieno.wire import numbers, signatures
 from ripieno.wire.arrays import (
+    byte_view,
     check_combinable,
     check_fits,
     checked_counts,
@@ -572,37 +573,51 @@ class Reductions(CallBase):
         what = task[0]
         leaves, names = [], []
 
+        def is_factor(leaf: Any) -> bool:
+            """Whether every rank multiplies the values of all ranks: they are numbers or complex."""
+            return op == "prod" and (numbers.is_number(leaf, op) or np.iscomplexobj(leaf))
+
         def visit(leaf: Any) -> None:
             if numbers.is_number(leaf, op):
                 leaves.append(numbers.words(leaf, op, what))
                 names.append(signatures.NUMBER)
             else:
-                leaves.append(reducible(leaf, op, what))
+                leaves.append(reducible(leaf, "sum" if is_factor(leaf) else op, what))
                 names.append(signatures.of_leaf(leaves[-1]))
 
+        factors: list[bool] = []
         map_leaves(value, visit)
+        map_leaves(value, lambda leaf: factors.append(is_factor(leaf)))
         signature = signatures.of_tree(value, names)
-        gathered = [index for index, name in enumerate(names) if name is signatures.NUMBER and op == "prod"]
-        lines, parts = packed_leaves([leaf for index, leaf in enumerate(leaves) if index not in gathered])
+        lines, parts = packed_leaves([leaf for leaf, is_one in zip(leaves, factors, strict=True) if not is_one])
         calls = [("collective", task, native_elements(each)[0], algorithm, signature) for each in lines]
-        factors = np.empty((self.world_size, len(gathered), numbers.WORDS))
-        if gathered:
-            factors[self.rank] = [leaves[index] for index in gathered]
-            gathering = ("allgather", [factors[0].size] * self.world_size)
-            calls.append(("collective", gathering, flat_elements(factors), None, f"{what} of {signature}"))
+        own = [native_copy(leaf) for leaf, is_one in zip(leaves, factors, strict=True) if is_one]
+        of_ranks = np.empty((self.world_size, sum(each.nbytes for each in own)), np.uint8)
+        if own:
+            of_ranks[self.rank] = np.concatenate([byte_view(each) for each in own])
+            gathering = ("allgather", [of_ranks.shape[1]] * self.world_size)
+            calls.append(("collective", gathering, flat_elements(of_ranks), None, f"{what} of {signature}"))
         if not calls:
             # Nothing to combine here, but other ranks may have data.
             calls.append(("collective", task, np.empty(0, np.uint8), algorithm, signature))
 
         def finish() -> Any:
-            results = iter(parts)
-            products = iter(factors[self._ranks_of(what)].swapaxes(0, 1))
+            results, contributing = iter(parts), of_ranks[self._ranks_of(what)]
+            blocks = np.split(contributing, np.cumsum([each.nbytes for each in own]), axis=1)
+            leaf_factors = iter(
+                [
+                    np.ascontiguousarray(block).view(each.dtype).reshape(len(block), *each.shape)
+                    for block, each in zip(blocks, own, strict=False)
+                ]
+            )
 
             def restore(leaf: Any) -> Any:
-                if not numbers.is_number(leaf, op):
-                    return like(leaf, next(results))
-                result = numbers.product(next(products)) if op == "prod" else numbers.number(next(results), op)
-                return np.asarray(result)[()] if isinstance(leaf, np.generic) else result
+                if numbers.is_number(leaf, op):
+                    result = numbers.product(next(leaf_factors)) if op == "prod" else numbers.number(next(results), op)
+                    return np.asarray(result)[()] if isinstance(leaf, np.generic) else result
+                if is_factor(leaf):
+                    return like(leaf, np.asarray(np.multiply.reduce(next(leaf_factors))))
+                return like(leaf, next(results))
 
             return map_leaves(value, restore)
 

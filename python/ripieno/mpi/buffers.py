@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.mpi.constants import BOTTOM, IN_PLACE
-from ripieno.mpi.datatypes import Datatype, typed
+from ripieno.mpi.datatypes import Datatype, type_of, typed
 from ripieno.mpi.elements import Elements
 from ripieno.mpi.layouts import Layout
 from ripieno.mpi.memory import BufferAccessError, BufferTypeError, memory_of
@@ -31,6 +31,8 @@ class BufferArgument(NamedTuple):
         Number of elements of the message, or of each block; None means all.
     starts : None, int, or list of int
         Offset of the message, or of each block, in elements.
+    given_type : Datatype, optional
+        The datatype in the argument.
     """
 
     call: str
@@ -38,11 +40,17 @@ class BufferArgument(NamedTuple):
     layout: Layout | None = None
     counts: int | list[int] | None = None
     starts: int | list[int] | None = None
+    given_type: Datatype | None = None
+
+    @property
+    def datatype(self) -> Datatype:
+        """The datatype of an element."""
+        return type_of(self.dtype) if self.given_type is None else self.given_type
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the values, in the byte order of this machine."""
-        return self.memory.dtype.newbyteorder("=") if self.layout is None else self.layout.dtype
+        return (self.memory if self.layout is None else self.layout).dtype.newbyteorder("=")
 
     @property
     def elements(self) -> Elements:
@@ -155,14 +163,15 @@ def buffer_of(given: Any, call: str, *, is_vector: bool = False) -> BufferArgume
         raise InputError(f"{call}: a buffer of {len(given)} parts: expected memory, counts, displacements and a type")
     memory, *rest = given
     has_kind = len(rest) == 3 or isinstance(rest[-1], str | Datatype) or (len(rest) == 2 and rest[-1] is None)
-    kind = rest.pop() if has_kind else None
+    code = rest.pop() if has_kind else None
+    kind = None if code is None else typed(code)
     if len(rest) == 1 and isinstance(rest[0], tuple if is_vector else tuple | list) and len(rest[0]) == 2:
         rest = list(rest[0])
     counts, starts = (*(numbers_of(each, call) for each in rest), None, None)[:2]
     if memory is None or memory is BOTTOM:
-        return BufferArgument(call, np.empty(0, np.uint8 if kind is None else typed(kind).dtype), None, counts, starts)
+        return BufferArgument(call, np.empty(0, np.uint8 if kind is None else kind.dtype), None, counts, starts, kind)
     whole = memory_of(memory, call)
-    return BufferArgument(call, *_typed(whole, kind, call, has_counts=counts is not None), counts, starts)
+    return BufferArgument(call, *_typed(whole, kind, call, has_counts=counts is not None), counts, starts, kind)
 
 
 def numbers_of(given: Any, call: str) -> int | list[int] | None:
@@ -184,12 +193,12 @@ def _writable(buffer: BufferArgument) -> BufferArgument:
 
 
 def _typed(
-    memory: NDArray[Any], kind: str | Datatype | None, call: str, *, has_counts: bool
+    memory: NDArray[Any], kind: Datatype | None, call: str, *, has_counts: bool
 ) -> tuple[NDArray[Any], Layout | None]:
     """Return the memory as elements of a datatype, or as bytes, and the layout of an element in them."""
     if kind is None:
         return memory, None
-    layout = typed(kind).layout
+    layout = kind.layout
     if layout.is_plain and layout.value_count == 1:
         if layout.dtype == memory.dtype.newbyteorder("="):
             return memory, None
@@ -197,4 +206,6 @@ def _typed(
         if memory.nbytes % size and not has_counts:
             raise InputError(f"{call}: {memory.nbytes} bytes: expected a multiple of the {size} of {kind}")
         return memory.view(np.uint8)[: memory.nbytes // size * size].view(layout.dtype), None
+    if layout.dtype == memory.dtype.newbyteorder("="):
+        layout = layout._replace(dtype=memory.dtype)
     return memory.view(np.uint8), layout

@@ -77,25 +77,25 @@ class MpiBufferCalls(MpiRank):
         """Combine all buffers at the root."""
         if self.rank != root:
             # A rank other than the root may pass its input in either place.
-            given = outgoing(recvbuf if is_in_place(sendbuf) else sendbuf, "Reduce")
-            return Prepared("reduce", (*_combined(given, op), root), ignore, {})
+            given = buffer_of(recvbuf if is_in_place(sendbuf) else sendbuf, "Reduce")
+            return Prepared("reduce", (*_operands(given, op), root), ignore, {})
         into, given = _both(sendbuf, recvbuf, "Reduce")
-        return Prepared("reduce", (*_combined(given, op), root), into.write, {})
+        return Prepared("reduce", (*_operands(given, op), root), into.write, {})
 
     def _allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Prepared:
         """Combine all buffers on every rank."""
         into, given = _both(sendbuf, recvbuf, "Allreduce")
-        return Prepared("allreduce", _combined(given, op), into.write, {})
+        return Prepared("allreduce", _operands(given, op), into.write, {})
 
     def _scan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Prepared:
         """Combine the buffers of ranks 0 to this rank, inclusive."""
         into, given = _both(sendbuf, recvbuf, "Scan")
-        return Prepared("scan", _combined(given, op), into.write, {})
+        return Prepared("scan", _operands(given, op), into.write, {})
 
     def _exscan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Prepared:
         """Combine the buffers of lower ranks; the result buffer of rank 0 is unchanged."""
         into, given = _both(sendbuf, recvbuf, "Exscan")
-        return Prepared("exscan", _combined(given, op), into.write if self.rank else ignore, {})
+        return Prepared("exscan", _operands(given, op), into.write if self.rank else ignore, {})
 
     def _reduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Prepared:
         """Receive this rank's block of the combination of all buffers. All blocks have equal sizes."""
@@ -118,7 +118,10 @@ class MpiBufferCalls(MpiRank):
             recvcounts = [each.size for each in into.parts(self.size)]
         elif recvcounts is None:
             recvcounts = self._comm.allgather(into.elements.size)
-        return self._scattered_sums(into, sendbuf, [int(count) for count in recvcounts], op)
+        else:
+            value_count = 1 if into.layout is None else into.layout.value_count
+            recvcounts = [int(count) * value_count for count in recvcounts]
+        return self._scattered_sums(into, sendbuf, list(recvcounts), op)
 
     Barrier, Ibarrier, Barrier_init = variants(_barrier)
     _Bcast, Ibcast, Bcast_init = variants(_bcast)
@@ -183,22 +186,24 @@ class MpiBufferCalls(MpiRank):
         return Prepared("alltoall", (values,), lambda got: write_all(blocks, got), {})
 
     def _scattered_sums(self, into: BufferArgument, sendbuf: Any, counts: list[int], op: Op) -> Prepared:
-        elements = into.elements
-        given = elements.read() if is_in_place(sendbuf) else outgoing(sendbuf, into.call)
-        _check_type(elements, given)
-        if len(counts) != self.size or given.size != sum(counts):
+        given, elements = into if is_in_place(sendbuf) else buffer_of(sendbuf, into.call), into.elements
+        _check_type(into, given)
+        rows, combine = _operands(given, op)
+        if len(counts) != self.size or rows.size != sum(counts):
             raise InputError(
-                f"{into.call}: {given.size} elements: expected {sum(counts)}, the sum of {counts} for {self.size} ranks"
+                f"{into.call}: {rows.size} elements: expected {sum(counts)}, the sum of {counts} for {self.size} ranks"
             )
         is_whole = not is_in_place(sendbuf) and elements.size == counts[self.rank]
-        given, combine = _combined(given, op)
-        if given.ndim == 2:
-            if any(count % 2 for count in counts):
-                raise InputError(f"{into.call}: {op.name} of {counts} elements per rank: expected pairs for each")
-            counts = [count // 2 for count in counts]
+        if rows.ndim == 2:
+            width = rows.shape[1]
+            if any(count % width for count in counts):
+                raise InputError(
+                    f"{into.call}: {op.name} of {counts} elements per rank: expected a multiple of {width} for each"
+                )
+            counts = [count // width for count in counts]
         return Prepared(
             "reduce_scatter",
-            (given, combine),
+            (rows, combine),
             lambda part: elements.write(part, is_whole=is_whole),
             {"counts": counts},
         )
@@ -210,17 +215,18 @@ def write_all(blocks: list[Elements], received: list[Any]) -> None:
         block.write(value)
 
 
-def _both(sendbuf: Any, recvbuf: Any, call: str) -> tuple[Elements, NDArray[Any]]:
+def _both(sendbuf: Any, recvbuf: Any, call: str) -> tuple[Elements, BufferArgument]:
     """Return the result's elements, and this rank's input with the same type and number of elements."""
-    into = incoming(recvbuf, call).elements
-    given = into.read() if is_in_place(sendbuf) else outgoing(sendbuf, call)
+    into = incoming(recvbuf, call)
+    given = into if is_in_place(sendbuf) else buffer_of(sendbuf, call)
     _check_type(into, given)
-    if given.size != into.size:
-        raise InputError(f"{call}: {given.size} elements to send and {into.size} to receive: expected equal numbers")
-    return into, given
+    sizes = given.elements.size, into.elements.size
+    if sizes[0] != sizes[1]:
+        raise InputError(f"{call}: {sizes[0]} elements to send and {sizes[1]} to receive: expected equal numbers")
+    return into.elements, given
 
 
-def _check_type(into: Elements, given: NDArray[Any]) -> None:
+def _check_type(into: BufferArgument, given: BufferArgument) -> None:
     if given.dtype != into.dtype:
         raise InputError(f"{into.call}: {given.dtype} to send and {into.dtype} to receive: expected one type")
 
@@ -234,11 +240,6 @@ def _is_like(buffer: Any, line: NDArray[Any]) -> bool:
     return type(buffer) is np.ndarray and buffer.shape == line.shape and buffer.dtype == line.dtype
 
 
-def _combined(array: NDArray[Any], op: Op) -> tuple[NDArray[Any], Any]:
-    """Return the input of a reduction, and the operation; pairs are rows of value and location, never split."""
-    combine = op.combine_for(array.dtype)
-    if op.name not in ("MINLOC", "MAXLOC") or array.dtype.names:
-        return array, combine
-    if array.size % 2:
-        raise InputError(f"{op.name}: {array.size} elements: expected pairs of a value and a location")
-    return array.reshape(-1, 2), combine
+def _operands(given: BufferArgument, op: Op) -> tuple[NDArray[Any], Any]:
+    """Return the input of a reduction, and the operation."""
+    return op.on_values(given.elements.read(), given.datatype)

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Self
 
+import numpy as np
+
 from ripieno.errors import InputError
 from ripieno.mpi.base import NULL
 from ripieno.mpi.buffer import buffer
@@ -45,6 +47,8 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls, HasErrhandler):
 
     def Split(self, color: int = 0, key: int = 0) -> Intracomm:
         """Return the communicator of the ranks with the same color; COMM_NULL for the color `UNDEFINED`."""
+        # A comparison of ranks is a color, as in mpi4py.
+        color, key = (int(each) if isinstance(each, bool | np.bool_) else each for each in (color, key))
         part = self._comm.split(None if color == UNDEFINED else color, key)
         return Intracomm() if part is None else Intracomm._of(part)
 

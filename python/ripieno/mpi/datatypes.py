@@ -413,7 +413,13 @@ def typed(given: str | Datatype, kind: type[Exception] = KeyError) -> Datatype:
         dtype = None
     if dtype is None or not dtype.itemsize:
         raise kind(f"type code {given!r}: expected a code of NumPy, such as 'd' or 'i4'")
-    return (dtype.isnative and _BY_CODE.get(dtype.char)) or named(dtype)
+    return type_of(dtype)
+
+
+def type_of(dtype: np.dtype[Any]) -> Datatype:
+    """Return the datatype of NumPy's type, with the name of MPI if it has one."""
+    found = _BY_CODE.get(dtype.char)
+    return found if found is not None and found.dtype == dtype else named(dtype)
 
 
 def _count(name: str, given: int) -> int:

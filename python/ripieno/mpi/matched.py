@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 from ripieno.comm.mailbox import ReceivedMessage
@@ -12,6 +13,10 @@ from ripieno.mpi.elements import Elements
 from ripieno.mpi.requests import Request
 from ripieno.mpi.status import Status, noted
 from ripieno.mpi.unsupported import refusing
+
+
+def _unchanged(message: ReceivedMessage[Any]) -> ReceivedMessage[Any]:
+    return message
 
 
 @refusing
@@ -25,18 +30,23 @@ class Message:
     """
 
     _received: ReceivedMessage[Any] | None
+    _accept: Callable[[ReceivedMessage[Any]], ReceivedMessage[Any]]
 
     def __new__(cls, message: Message | None = None) -> Self:
         if not isinstance(message, Message | None):
             raise TypeError(f"Message: a {type(message).__name__}: expected a message")
         made = object.__new__(cls)
-        made._received = None if message is None else message._received
+        made._received, made._accept = (None, _unchanged) if message is None else (message._received, message._accept)
         return made
 
     @classmethod
-    def _of(cls, received: ReceivedMessage[Any]) -> Message:
+    def _of(
+        cls,
+        received: ReceivedMessage[Any],
+        accept: Callable[[ReceivedMessage[Any]], ReceivedMessage[Any]] = _unchanged,
+    ) -> Message:
         made = cls()
-        made._received = received
+        made._received, made._accept = received, accept
         return made
 
     @classmethod
@@ -114,7 +124,7 @@ class Message:
         """Return the message that was found; this reference becomes null."""
         if self._received is None:
             raise InputError("message: MESSAGE_NULL: expected one that a probe has found; it is received once")
-        received = self._received
+        received = self._accept(self._received)
         self.free()
         return received
 

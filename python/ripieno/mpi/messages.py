@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,12 +20,20 @@ from ripieno.mpi.matched import Message as Matched
 from ripieno.mpi.pickling import leaving
 from ripieno.mpi.requests import Prequest, Request
 from ripieno.mpi.status import Status, noted
+from ripieno.wire.calls import Pending
 
 #: Interval between a blocking send's attempts to progress pending receives.
 _POLL_S = 0.0002
 
 #: The message of a receive from `PROC_NULL`.
 _NOTHING: ReceivedMessage[Any] = ReceivedMessage(None, PROC_NULL, ANY_TAG)
+
+
+class _Synchronous(NamedTuple):
+    """The value of a synchronous send; the receiver confirms it by a message with the tag `receipt_tag`."""
+
+    value: Any
+    receipt_tag: int
 
 
 class MpiMessageCalls(MpiRank):
@@ -50,7 +58,7 @@ class MpiMessageCalls(MpiRank):
     ibsend = isend
 
     def issend(self, obj: Any, dest: int, tag: int = 0) -> Request:
-        """Start to send an object. If `dest` is this rank, the request completes when the object is received."""
+        """Start to send an object. The request completes when a receive has taken the object."""
         return self._start_send(leaving(obj), dest, tag, is_synchronous=True)
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
@@ -119,7 +127,7 @@ class MpiMessageCalls(MpiRank):
     Ibsend = Irsend = Isend
 
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request:
-        """Start to send a buffer. If `dest` is this rank, the request completes when the buffer is received."""
+        """Start to send a buffer. The request completes when a receive has taken it."""
         values = outgoing(None if dest == PROC_NULL else buf, "Issend")
         return self._start_send(values, dest, tag, is_synchronous=True)
 
@@ -218,25 +226,20 @@ class MpiMessageCalls(MpiRank):
             message = ReceivedMessage(_copied(obj), dest, tag)
             mailbox.deliver(message, 0)
             return _until_received(mailbox, message) if is_synchronous else _done()
-        handle = self._comm.send_async(obj, dest, tag=tag)
-
-        def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
-            # A blocking send progresses pending receives, because the other rank may be sending as well.
-            while not handle.done and timeout_s is None and mailbox.posted:
-                _progress(mailbox, self.rank)
-                time.sleep(_POLL_S)
-            if timeout_s is None:
-                handle.wait()
-            return handle.done, None
-
-        return Request(attempt)
+        if not is_synchronous:
+            return _until_over(mailbox, self.rank, [self._comm.send_async(obj, dest, tag=tag)])
+        receipt_tag = next(mailbox.receipt_tags)
+        sent = self._comm.send_async(_Synchronous(obj, receipt_tag), dest, tag=tag)
+        receipt = mailbox.post(Receive(mailbox, self._comm._native, dest, receipt_tag, None))
+        return _until_over(mailbox, self.rank, [sent, receipt])
 
     def _post_receive(self, source: int, tag: int, use: Callable[[Any], Any]) -> Request:
         if source == PROC_NULL:
             return Request(lambda timeout_s, status: (True, use(self._receive_value(source, tag, status, None))))
         mailbox, native = self._comm._mailbox, self._comm._native
         wanted = None if source == ANY_SOURCE else source
-        receive = mailbox.post(Receive(mailbox, native, wanted, MAILBOX_ANY_TAG if tag == ANY_TAG else tag, None))
+        mailbox_tag = MAILBOX_ANY_TAG if tag == ANY_TAG else tag
+        receive = mailbox.post(Receive(mailbox, native, wanted, mailbox_tag, None, accept=self._accepted))
 
         def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, Any]:
             if not receive.has_ended and self._is_own(source):
@@ -262,25 +265,40 @@ class MpiMessageCalls(MpiRank):
         return source == self.rank or self.size == 1
 
     def _receive_value(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> Any:
-        message = self._message(source, tag, timeout_s)
+        message = self._accepted(self._message(source, tag, timeout_s))
         noted(status, message.source, _tag_of(message), message.value)
         return message.value
 
+    def _accepted(self, message: ReceivedMessage[Any]) -> ReceivedMessage[Any]:
+        """Return a message that a receive takes, and confirm it if it is of a synchronous send."""
+        if isinstance(message.value, _Synchronous):
+            self._comm._send_receipt_async(message.source, message.value.receipt_tag)
+        return message._replace(value=_value_of(message))
+
     def _has_message(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> bool:
-        found = self._matched_probe(source, tag, status, timeout_s)
-        if found is not None and found != MESSAGE_NO_PROC:
-            self._comm._mailbox.put_back(found._taken())
+        found = self._probed(source, tag, status, timeout_s)
+        if found is not None and found is not _NOTHING:
+            self._comm._mailbox.put_back(found)
         return found is not None
 
     def _matched_probe(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> Matched | None:
+        found = self._probed(source, tag, status, timeout_s)
+        if found is None:
+            return None
+        return Matched(MESSAGE_NO_PROC) if found is _NOTHING else Matched._of(found, self._accepted)
+
+    def _probed(
+        self, source: int, tag: int, status: Status | None, timeout_s: float | None
+    ) -> ReceivedMessage[Any] | None:
+        """Take a message, which no receive has accepted yet; None if none has arrived in time."""
         try:
             message = self._message(source, tag, timeout_s)
         except TimeoutError:
             if status is not None:
                 status.clear()
             return None
-        noted(status, message.source, _tag_of(message), message.value)
-        return Matched(MESSAGE_NO_PROC) if source == PROC_NULL else Matched._of(message)
+        noted(status, message.source, _tag_of(message), _value_of(message))
+        return message
 
     def _message(self, source: int, tag: int, timeout_s: float | None) -> ReceivedMessage[Any]:
         if source == PROC_NULL:
@@ -308,6 +326,22 @@ def _progress(mailbox: Mailbox, own_rank: int) -> None:
             receive.done  # noqa: B018  # processes messages
 
 
+def _until_over(mailbox: Mailbox, own_rank: int, parts: list[Pending]) -> Request:
+    """Return a request that completes when all parts of a send are over."""
+
+    def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
+        if timeout_s is None:
+            # A blocking send progresses pending receives, because the other rank may be sending as well.
+            while any(each not in parts for each in mailbox.posted) and not all(part.done for part in parts):
+                _progress(mailbox, own_rank)
+                time.sleep(_POLL_S)
+            for part in parts:
+                part.wait()
+        return all(part.done for part in parts), None
+
+    return Request(attempt)
+
+
 def _until_received(mailbox: Mailbox, message: ReceivedMessage[Any]) -> Request:
     """Return a request that completes when a message of this rank to itself is received."""
 
@@ -327,6 +361,10 @@ def _put(into: Elements, value: Any) -> None:
     if not isinstance(value, np.ndarray):
         raise InputError(f"{into.call}: received a {type(value).__name__}: expected a buffer; recv receives objects")
     into.write(value, is_whole=False)
+
+
+def _value_of(message: ReceivedMessage[Any]) -> Any:
+    return message.value.value if isinstance(message.value, _Synchronous) else message.value
 
 
 def _tag_of(message: ReceivedMessage[Any]) -> int:

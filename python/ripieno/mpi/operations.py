@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ripieno._types import Combining, OpName
 from ripieno.errors import InputError
 from ripieno.mpi.buffer import buffer
-from ripieno.mpi.datatypes import typed
+from ripieno.mpi.datatypes import Datatype
+from ripieno.mpi.elements import Elements
 from ripieno.mpi.unsupported import refusing
 
 
@@ -23,15 +24,15 @@ class OperationDefinition(NamedTuple):
     name : str
     on_objects : callable
         Combines two objects.
-    combine : str or callable
-        Combines arrays, as for `Communicator.allreduce`.
+    combine : str or callable, optional
+        Combines arrays, as for `Communicator.allreduce`; None for a function of the program.
     made_of : tuple, optional
-        The arguments of `Op.Create`.
+        The function of the program, and the other argument of `Op.Create`.
     """
 
     name: str
     on_objects: Callable[[Any, Any], Any]
-    combine: OpName | Combining
+    combine: OpName | Combining | None
     made_of: tuple[Callable[[Any, Any, Any], Any], bool] | None = None
 
 
@@ -55,7 +56,7 @@ _LOCAL: dict[str, Combining] = {
 
 @refusing
 class Op:
-    """A binary operation: `__call__` combines objects, `combine` combines buffers.
+    """A binary operation: `__call__` combines objects, `on_values` prepares reductions of buffers.
 
     Parameters
     ----------
@@ -84,15 +85,29 @@ class Op:
         return "OP_NULL" if self._definition is None else self._definition.name
 
     @property
-    def combine(self) -> OpName | Combining:
-        """The operation as `Communicator.allreduce` accepts it for arrays."""
+    def combine(self) -> OpName | Combining | None:
+        """The operation as `Communicator.allreduce` accepts it for arrays; None for a function of the program."""
         return self._defined().combine
 
-    def combine_for(self, dtype: np.dtype[Any]) -> OpName | Combining:
-        """Return the operation as `Communicator.allreduce` accepts it for arrays of a type."""
+    def on_values(self, values: NDArray[Any], datatype: Datatype) -> tuple[NDArray[Any], OpName | Combining]:
+        """Return the values of elements of a datatype, and the operation, as `Communicator.allreduce` accepts them.
+
+        Reductions never split a row: an element of a derived type for a function of the program, or a pair of a value
+        and a location.
+        """
         combine = self.combine
-        # The native module does not have C's long double, and refuses its bitwise operations.
-        return _ON_LONG.get(combine, combine) if isinstance(combine, str) and dtype.char in "gG" else combine
+        if combine is None:
+            value_count = datatype.layout.value_count
+            rows = values.reshape(-1, value_count) if value_count > 1 else values
+            return rows, _on_elements(self, datatype)
+        if self.name in ("MINLOC", "MAXLOC") and not values.dtype.names:
+            if values.size % 2:
+                raise InputError(f"{self.name}: {values.size} elements: expected pairs of a value and a location")
+            return values.reshape(-1, 2), combine
+        if isinstance(combine, str) and values.dtype.char in "gG":
+            # The native module does not have C's long double, and refuses its bitwise operations.
+            return values, _ON_LONG.get(combine, combine)
+        return values, combine
 
     @property
     def is_predefined(self) -> bool:
@@ -123,32 +138,29 @@ class Op:
 
     @classmethod
     def Create(cls, function: Callable[[Any, Any, Any], None], commute: bool = False) -> Self:
-        """Create an operation from ``function(in, inout, datatype)`` on memory; operands are in order of rank."""
+        """Create an operation from ``function(in, inout, datatype)``; operands are in order of rank.
 
-        def combine(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-            result = np.ascontiguousarray(right).copy()
-            given = np.ascontiguousarray(left)
-            if result.size:
-                function(buffer.frombuffer(given), buffer.frombuffer(result), typed(left.dtype.char))
-            return result
+        Both are memory of one or more elements of the datatype, at its extent.
+        """
 
         def on_objects(left: Any, right: Any) -> Any:
             return function(left, right, None)
 
         name = getattr(function, "__name__", "user")
-        return cls._of(OperationDefinition(name, on_objects, combine, (function, commute)))
+        return cls._of(OperationDefinition(name, on_objects, None, (function, commute)))
 
     def Reduce_local(self, inbuf: Any, inoutbuf: Any) -> None:
         """Combine two buffers of this process into the second one."""
-        from ripieno.mpi.buffers import incoming, outgoing
+        from ripieno.mpi.buffers import buffer_of, incoming
 
-        given, into = outgoing(inbuf, "Reduce_local"), incoming(inoutbuf, "Reduce_local").elements
+        source = buffer_of(inbuf, "Reduce_local")
+        given, into = source.elements.read(), incoming(inoutbuf, "Reduce_local").elements
         if given.dtype != into.dtype or given.size != into.size:
             sizes = f"{given.size} elements of {given.dtype} and {into.size} of {into.dtype}"
             raise InputError(f"Reduce_local: {sizes}: expected equal numbers of one type")
-        combine = self.combine
+        rows, combine = self.on_values(given, source.datatype)
         function = _LOCAL[combine] if isinstance(combine, str) else combine
-        into.write(np.asarray(function(given, into.read())).astype(into.dtype, copy=False))
+        into.write(np.asarray(function(rows, into.read().reshape(rows.shape))).astype(into.dtype, copy=False))
 
     def Free(self) -> None:
         """Turn this reference into the null operation."""
@@ -173,6 +185,30 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
+
+
+def _on_elements(op: Op, datatype: Datatype) -> Combining:
+    """Return the function of an operation of the program, for rows with the values of an element each."""
+    assert op._definition is not None and op._definition.made_of is not None, "on_values has checked the operation"
+    function, layout = op._definition.made_of[0], datatype.layout
+    if layout.bounds[0] < 0:
+        raise InputError(f"{op.name}: {datatype!r} with values before its first byte: expected none, or a named type")
+
+    def memory_of(rows: NDArray[Any]) -> tuple[NDArray[np.uint8], Elements]:
+        size = max(layout.extent * (len(rows) - 1) + layout.bounds[1], layout.extent * len(rows))
+        memory = np.zeros(size, np.uint8)
+        elements = Elements(op.name, layout.views(memory, 0, len(rows)), rows.dtype)
+        elements.write(rows)
+        return memory, elements
+
+    def combine(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+        if not right.size:
+            return right.copy()
+        given, (memory, result) = memory_of(left)[0], memory_of(right)
+        function(buffer.frombuffer(given), buffer.frombuffer(memory), datatype)
+        return result.read().reshape(right.shape)
+
+    return combine
 
 
 def _located(is_better: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:

@@ -104,7 +104,7 @@ def resolved_operation(op: Any, value: Any) -> Any:
     meaning = named_for_booleans(op) if all(dtype.kind == "b" for dtype in dtypes) else named(op)
     if not isinstance(meaning, str):
         return meaning
-    if meaning == "prod" and any(dtype.kind == "c" for dtype in dtypes):
+    if meaning == "prod" and dtypes[0].kind == "c" and not is_tree(value):
         return PRODUCT
     is_combined = is_tree(value) or dtypes[0].kind in "biufc" or dtypes[0].name == "bfloat16"
     if isinstance(op, str) or is_combined:
