@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ripieno._version import __version__
-from ripieno.algorithms.parameters import names_of, parameters_of
+from ripieno.algorithms.parameters import names_of, parameters_of, with_options
 from ripieno.errors import InputError
 from ripieno.files import disk, sources
 from ripieno.files.npy import read_array
@@ -226,14 +226,13 @@ class SavedEstimator(BaseEstimator):
                 f"{_named(cls._command)}"
             )
         parameters, known = result.entry("parameters", dict), parameters_of(cls)
-        model = cls(
-            **{
-                # JSON has lists only.
-                name: tuple(parameters[name]) if isinstance(known[name].default, tuple) else parameters[name]
-                for name in names_of(cls, "model")
-                if name in parameters
-            }
-        )
+        restored = {
+            # JSON has lists only.
+            name: tuple(parameters[name]) if isinstance(known[name].default, tuple) else parameters[name]
+            for name in names_of(cls, "model")
+            if name in parameters
+        }
+        model = cls(**with_options(cls, restored))
         names = result.description.get("column_names")
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
