@@ -235,7 +235,15 @@ def _python(
     total, computed = [], []
     with rp.launch(workers=2, threads=1) as job:
         for _ in range(1 + turns):
-            model = rp.KMeans(len(start), init=start, max_iter=iterations, tol=0, n_init=1, bounds=bounds, engine=job)
+            model = rp.KMeans(
+                len(start),
+                init=start,
+                max_iter=iterations,
+                tol=0,
+                n_init=1,
+                engine=job,
+                options=rp.KMeans.Options(bounds=bounds),
+            )
             begin = time.perf_counter()
             model.fit(str(points))
             total.append(time.perf_counter() - begin)

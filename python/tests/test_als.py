@@ -393,8 +393,8 @@ def on_iteration(event):
 
 if __name__ == "__main__":
     folder, implicit, workers = sys.argv[1], sys.argv[2] == "True", int(sys.argv[3])
-    options = {"workers": workers, "threads": 1, "max_iter": 6, "checkpoint": folder, "every": 1} | SOLVED[implicit]
-    model_of(on_iteration=on_iteration, **options).fit(RATINGS)
+    options = {"workers": workers, "threads": 1, "max_iter": 6, "checkpoint": folder} | SOLVED[implicit]
+    model_of(on_iteration=on_iteration, options=rp.ALS.Options(every=1), **options).fit(RATINGS)
 """
 
 
@@ -419,8 +419,8 @@ def test_a_checkpoint_of_another_fit_is_refused_and_a_larger_max_iter_resumes(wo
     for workers in (1, 2):
         folder = tmp_path / str(workers)
         job = world(workers)
-        model_of(checkpoint=folder, every=1, engine=job).fit(RATINGS)
-        more = model_of(checkpoint=folder, every=1, max_iter=7, engine=job).fit(RATINGS)
+        model_of(checkpoint=folder, options=rp.ALS.Options(every=1), engine=job).fit(RATINGS)
+        more = model_of(checkpoint=folder, options=rp.ALS.Options(every=1), max_iter=7, engine=job).fit(RATINGS)
         assert more.resumed_from_ == ITERATIONS - 1
         assert more.item_factors_.tobytes() == model_of(max_iter=7).fit(RATINGS).item_factors_.tobytes()
         with pytest.raises(rp.CheckpointError, match=r"another fit: reg was 0.1 in the checkpoint and is 0.2 now"):

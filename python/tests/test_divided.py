@@ -123,7 +123,9 @@ def test_each_centroid_arrives_once_and_its_sums_reach_its_owner(world):
 def test_ranks_without_centroids_and_rows_take_part(world):
     points = np.array([[1.0, 2.0], [5.0, 6.0]])
     for assign in ("exact", "near"):
-        model = rp.KMeans(2, assign=assign, init=points, engine=world(3), centroids="divided").fit(points)
+        model = rp.KMeans(
+            2, init=points, engine=world(3), options=rp.KMeans.Options(assign=assign, centroids="divided")
+        ).fit(points)
         assert list(model.labels_) == [0, 1]
         np.testing.assert_array_equal(model.cluster_centers_, points)
 
@@ -131,7 +133,15 @@ def test_ranks_without_centroids_and_rows_take_part(world):
 @pytest.mark.parametrize("init", ["random", "k-means++", "k-means||"])
 def test_every_init_gives_the_centroids_of_the_undivided_fit(world, rows, init):
     models = [
-        rp.KMeans(30, init=init, n_init=1, max_iter=1, random_state=SEED, engine=world(2), centroids=where).fit(rows)
+        rp.KMeans(
+            30,
+            init=init,
+            n_init=1,
+            max_iter=1,
+            random_state=SEED,
+            engine=world(2),
+            options=rp.KMeans.Options(centroids=where),
+        ).fit(rows)
         for where in ("whole", "divided")
     ]
     np.testing.assert_array_equal(models[1].labels_, models[0].labels_)
@@ -139,9 +149,11 @@ def test_every_init_gives_the_centroids_of_the_undivided_fit(world, rows, init):
 
 @pytest.mark.parametrize("assign", ["near", *exhaustively("exact")])
 def test_a_fit_resumes_from_its_checkpoint_with_any_number_of_workers(world, rows, assign, tmp_path):
-    settings = {"assign": assign, "init": start_of(rows), "tol": 0, "random_state": SEED, "centroids": "divided"}
-    rp.KMeans(K, **settings, max_iter=4, engine=world(2), checkpoint=tmp_path, every=1).fit(rows)
-    resumed = rp.KMeans(K, **settings, max_iter=6, engine=world(3), checkpoint=tmp_path, every=1).fit(rows)
+    options = rp.KMeans.Options(assign=assign, centroids="divided", every=1)
+    settings = {"init": start_of(rows), "tol": 0, "random_state": SEED}
+    rp.KMeans(K, **settings, max_iter=4, engine=world(2), checkpoint=tmp_path, options=options).fit(rows)
+    resumed = rp.KMeans(K, **settings, max_iter=6, engine=world(3), checkpoint=tmp_path, options=options).fit(rows)
+    settings["options"] = rp.KMeans.Options(assign=assign, centroids="divided")
     whole = rp.KMeans(K, **settings, max_iter=6, engine=world(2)).fit(rows)
 
     assert resumed.resumed_from_ == 3
@@ -157,11 +169,11 @@ def test_a_fit_resumes_from_its_checkpoint_with_any_number_of_workers(world, row
 
 
 def test_several_runs_have_no_checkpoint(rows, tmp_path):
-    model = rp.KMeans(5, init="random", n_init=2, checkpoint=tmp_path, centroids="divided")
+    model = rp.KMeans(5, init="random", n_init=2, checkpoint=tmp_path, options=rp.KMeans.Options(centroids="divided"))
     with pytest.raises(rp.InputError, match="n_init=2: expected 1 for a checkpoint of divided centroids"):
         model.fit(rows)
     with pytest.raises(rp.InputError, match="centroids='halved': expected one of auto, whole, divided"):
-        rp.KMeans(5, centroids="halved").fit(rows)
+        rp.KMeans(5, options=rp.KMeans.Options(centroids="halved")).fit(rows)
 
 
 def test_centroids_are_divided_if_a_worker_has_too_little_memory(rows, monkeypatch):
@@ -194,7 +206,9 @@ def test_the_command_divides_centroids_and_reports_that(rows, tmp_path, capfd):
 
 def test_every_is_refused_for_divided_centroids_without_a_folder():
     with pytest.raises(rp.InputError, match="every=2: divided centroids are saved only in a folder"):
-        rp.KMeans(3, centroids="divided", workers=2, on_failure="shrink", every=2).fit(np.eye(8))
+        rp.KMeans(3, workers=2, on_failure="shrink", options=rp.KMeans.Options(centroids="divided", every=2)).fit(
+            np.eye(8)
+        )
 
 
 def test_every_rank_reports_that_the_disk_of_the_checkpoint_is_full(world, rows, tmp_path):
@@ -203,7 +217,9 @@ def test_every_rank_reports_that_the_disk_of_the_checkpoint_is_full(world, rows,
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
 
         scratch_array, disk.scratch_array = disk.scratch_array, full
-        model = rp.KMeans(5, random_state=0, centroids="divided", checkpoint=tmp_path, every=1)
+        model = rp.KMeans(
+            5, random_state=0, checkpoint=tmp_path, options=rp.KMeans.Options(centroids="divided", every=1)
+        )
         try:
             with pytest.raises(rp.CheckpointError, match="the disk is full") as caught:
                 model.fit(rows, comm=comm, rows="shared")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 import ripieno as rp
 from ripieno import algorithms
 from ripieno.algorithms.domains import Flag, Number, OneOf, Seed, Whole
-from ripieno.algorithms.parameters import parameters_of
+from ripieno.algorithms.parameters import Options, arguments_of, parameters_of, with_options
+from sklearn.base import clone
 
 ESTIMATORS = [getattr(algorithms, name) for name in algorithms.__all__]
 
@@ -19,15 +21,17 @@ every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda ea
 
 def documented(estimator: type) -> dict[str, str]:
     """Return the documentation of each parameter."""
-    section = re.search(r"^Parameters\n-+\n(.*?)^\w+\n-+\n", inspect.getdoc(estimator), re.MULTILINE | re.DOTALL)[1]
-    return dict(re.findall(r"^(\w+) : (.*?)\n+(?=^\w|\Z)", section, re.MULTILINE | re.DOTALL))
+    section = re.search(
+        r"^Parameters\n-+\n(.*?)(?:^\w+\n-+\n|\Z)", inspect.getdoc(estimator), re.MULTILINE | re.DOTALL
+    )[1]
+    return dict(re.findall(r"^(\w+) : (.*?)\n+(?=^\w|\Z)", f"{section}\n", re.MULTILINE | re.DOTALL))
 
 
 @every_estimator
 def test_every_parameter_is_documented_and_stored(estimator):
     parameters = inspect.signature(estimator).parameters
 
-    assert list(documented(estimator)) == list(parameters) == list(parameters_of(estimator))
+    assert list(documented(estimator)) == list(parameters) == list(arguments_of(estimator))
     values = {name: each.default if each.default is not each.empty else 3 for name, each in parameters.items()}
     assert estimator(**values).get_params(deep=False) == values
 
@@ -40,7 +44,52 @@ def test_every_value_outside_a_domain_is_reported_with_its_name(estimator):
             with pytest.raises(
                 rp.InputError, match=rf"{name}='no such value': expected {re.escape(each.domain.expected)}"
             ):
-                estimator(**{**required, name: "no such value"}).fit([[0, 1], [1, 2]])
+                estimator(**with_options(estimator, {**required, name: "no such value"})).fit([[0, 1], [1, 2]])
+
+
+@every_estimator
+def test_options_are_one_immutable_argument(estimator):
+    if "options" not in inspect.signature(estimator).parameters:
+        assert not hasattr(estimator, "Options")
+        return
+    required = {name: 0 for name, each in inspect.signature(estimator).parameters.items() if each.default is each.empty}
+    declared = parameters_of(estimator.Options)
+    options = estimator.Options(every=5)
+    model = estimator(**required, options=options)
+
+    assert isinstance(options, Options) and repr(options) == f"{type(options).__name__}(every=5)"
+    assert options == estimator.Options(every=5) != estimator.Options() and hash(options) == hash(options.replaced())
+    assert list(documented(estimator.Options)) == list(inspect.signature(estimator.Options).parameters) == [*declared]
+    assert all(f"\n    {name} : " in documented(estimator)["options"] for name in declared)
+    assert pickle.loads(pickle.dumps(model)).options == clone(model).options == options
+    assert model.every == 5 and model.get_params()["options__every"] == 5
+    assert model.set_params(options__every=7).options == estimator.Options(every=7) and options.every == 5
+    with pytest.raises(AttributeError, match="is immutable"):
+        options.every = 6
+    with pytest.raises(TypeError, match=r"\(\) got an unexpected keyword argument 'often'"):
+        model.set_params(options__often=3)
+    with pytest.raises(
+        rp.InputError, match=r"options={'every': 5}: expected .*FitOptions, as Options\(name=value, …\)"
+    ):
+        estimator(**required, options={"every": 5}).fit([[0, 1], [1, 2]])
+
+
+@every_estimator
+def test_options_by_their_former_names_work_with_a_warning(estimator):
+    required = {name: 0 for name, each in inspect.signature(estimator).parameters.items() if each.default is each.empty}
+    for name, each in parameters_of(getattr(estimator, "Options", object)).items():
+        given = rf"{estimator.__name__}\({name}=…\) is deprecated, use options={estimator.__name__}.Options\({name}=…\)"
+        value = next(v for v in (3, *getattr(each.domain, "names", ())) if each.domain.accepts(v) and v != each.default)
+        expected = estimator.Options(**{name: value})
+        with pytest.warns(DeprecationWarning, match=given) as warned:
+            assert estimator(**required, **{name: value}).options == expected
+        assert warned[0].filename == __file__
+        model = estimator(**required)
+        with pytest.warns(DeprecationWarning, match=given):
+            assert model.set_params(**{name: value}).options == expected
+        with pytest.warns(DeprecationWarning, match=given):
+            setattr(model, name, each.default)
+        assert model.options == estimator.Options()
 
 
 @every_estimator
@@ -70,11 +119,12 @@ def test_a_constructor_refuses_unknown_and_extra_arguments():
         rp.BFS()
 
 
-def test_the_page_on_new_estimators_and_parameters_is_true():
+def test_the_page_on_new_estimators_and_parameters_is_true(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs/adding-an-estimator.md").read_text()
     scope = {"__name__": "page"}
     # Later programs use the names of earlier ones, so `py` marks them for this test.
     programs = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(programs) == 6
+    assert len(programs) == 7
     for program in programs:
         exec(compile(program, "adding-an-estimator.md", "exec", dont_inherit=True), scope)

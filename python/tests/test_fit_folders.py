@@ -91,7 +91,8 @@ def test_a_fit_that_was_killed_resumes_from_the_last_multiple_of_every(tmp_path,
 
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_resumes_only_with_the_same_data_and_parameters(tmp_path, name, job_of):
-    kind, data, common = FITS[name].kind, FITS[name].data, {"engine": job_of(2), "checkpoint": tmp_path, "every": 1}
+    kind, data, common = FITS[name].kind, FITS[name].data, {"engine": job_of(2), "checkpoint": tmp_path}
+    common["options"] = kind.Options(every=1)
     parameters = {key: value for key, value in FITS[name].parameters.items() if key != "random_state"}
 
     def other(value):
@@ -203,7 +204,7 @@ def test_runs_from_several_starts_are_counted_together(tmp_path, monkeypatch):
         lambda self, contents: numbers.append((contents.result[0]["run"], contents.iteration)),
     )
     parameters = {"n_clusters": 5, "init": "random", "n_init": 4, "random_state": 3, "tol": 0.0, "max_iter": 4}
-    rp.KMeans(**parameters, checkpoint=tmp_path, every=5).fit(*FITS["kmeans"].data)
+    rp.KMeans(**parameters, checkpoint=tmp_path, options=rp.KMeans.Options(every=5)).fit(*FITS["kmeans"].data)
     # Each run has more iterations after three.
     assert numbers == [(1, 5), (3, 10)]
 
@@ -238,7 +239,10 @@ def test_every_rank_reports_that_rank_0_cannot_save(tmp_path, name, job_of):
 def test_divided_centroids_do_not_resume_from_whole_ones_and_the_reverse(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 3))
     for first, second in (("whole", "divided"), ("divided", "whole")):
-        models = [rp.KMeans(5, random_state=0, checkpoint=tmp_path / first, centroids=each) for each in (first, second)]
+        models = [
+            rp.KMeans(5, random_state=0, checkpoint=tmp_path / first, options=rp.KMeans.Options(centroids=each))
+            for each in (first, second)
+        ]
         models[0].fit(X)
         with pytest.raises(rp.CheckpointError, match="centroids was"):
             models[1].fit(X)
@@ -246,7 +250,10 @@ def test_divided_centroids_do_not_resume_from_whole_ones_and_the_reverse(tmp_pat
 
 def test_a_converged_propagation_of_labels_resumes_at_its_end(tmp_path):
     edges = np.array([[0, 1], [1, 2], [2, 0], [2, 3]])
-    models = [rp.CommunityDetection(checkpoint=tmp_path, every=1).fit(edges) for _ in range(2)]
+    models = [
+        rp.CommunityDetection(checkpoint=tmp_path, options=rp.CommunityDetection.Options(every=1)).fit(edges)
+        for _ in range(2)
+    ]
     assert models[1].n_iter_ == models[1].resumed_from_ == models[0].n_iter_ < models[0].max_iter
     np.testing.assert_array_equal(models[1].labels_, models[0].labels_)
 

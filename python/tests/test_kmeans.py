@@ -181,7 +181,7 @@ def test_an_error_in_an_own_row_of_a_worker_names_the_row(world, digits):
 def test_both_models_of_threads_produce_the_same_bits(digits, workers):
     options = {"workers": workers, "threads": 3, "random_state": 0, "max_iter": 5}
     fits = [
-        rp.KMeans(100, thread_model=model, bounds=bounds, **options).fit(digits)
+        rp.KMeans(100, **options, options=rp.KMeans.Options(thread_model=model, bounds=bounds)).fit(digits)
         for model, bounds in (("fork-join", "auto"), ("bsp", "auto"), ("bsp", "none"))
     ]
     found = {(fit.cluster_centers_.tobytes(), fit.labels_.tobytes(), fit.inertia_) for fit in fits}
@@ -211,7 +211,9 @@ def test_bounds_change_only_the_number_of_comparisons(world, workers, init):
     rows = np.random.default_rng(0).normal(size=(30, 24)).repeat(100, axis=0)
     rows += 0.3 * np.random.default_rng(1).normal(size=rows.shape)
     options = {"engine": world(workers), "init": init, "n_init": 1, "random_state": 0, "max_iter": 30}
-    plain, bounded = (rp.KMeans(100, bounds=bounds, **options).fit(rows) for bounds in ("none", "auto"))
+    plain, bounded = (
+        rp.KMeans(100, **options, options=rp.KMeans.Options(bounds=bounds)).fit(rows) for bounds in ("none", "auto")
+    )
 
     for name in ("cluster_centers_", "labels_"):
         assert getattr(plain, name).tobytes() == getattr(bounded, name).tobytes()
@@ -228,7 +230,8 @@ def test_bounds_continue_after_a_cluster_has_lost_its_rows():
     rows += np.float32(0.2) * np.random.default_rng(1).normal(size=rows.shape).astype(np.float32)
     start = np.concatenate([rows[::13][:70], np.full((10, 16), 50, np.float32)])
     plain, bounded = (
-        rp.KMeans(80, init=start, bounds=bounds, tol=0, max_iter=40).fit(rows) for bounds in ("none", "auto")
+        rp.KMeans(80, init=start, tol=0, max_iter=40, options=rp.KMeans.Options(bounds=bounds)).fit(rows)
+        for bounds in ("none", "auto")
     )
 
     assert plain.cluster_centers_.tobytes() == bounded.cluster_centers_.tobytes()
@@ -238,12 +241,12 @@ def test_bounds_continue_after_a_cluster_has_lost_its_rows():
 
 def test_unknown_bounds_are_refused(digits):
     with pytest.raises(InputError, match="bounds='elkan': expected one of auto, none"):
-        rp.KMeans(2, bounds="elkan").fit(digits)
+        rp.KMeans(2, options=rp.KMeans.Options(bounds="elkan")).fit(digits)
 
 
 def test_an_unknown_thread_model_is_refused(digits):
     with pytest.raises(InputError, match="thread_model='pool': expected one of fork-join, bsp"):
-        rp.KMeans(2, thread_model="pool").fit(digits)
+        rp.KMeans(2, options=rp.KMeans.Options(thread_model="pool")).fit(digits)
 
 
 def test_every_rank_ends_with_the_same_centroids(world, digits):

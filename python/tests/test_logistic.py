@@ -260,7 +260,7 @@ def _killed_after(iteration, folder, solver, workers):
             os.kill(os.getpid(), signal.SIGKILL)
 
     fit = rp.LogisticRegression(solver={solver!r}, tol=1e-6, workers={workers})
-    fit.set_params(checkpoint={str(folder)!r}, every=1)
+    fit.set_params(checkpoint={str(folder)!r}, options__every=1)
     fit.set_params(on_iteration=on_iteration).fit(X, LABELS[4])
 """
     assert subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode == -signal.SIGKILL

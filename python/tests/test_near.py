@@ -26,9 +26,10 @@ def rows():
     return (centers[random.integers(200, size=4000)] + random.integers(-30, 31, size=(4000, 12))).astype(np.uint8)
 
 
-def near(rows, *, max_iter=12, **parameters):
+def near(rows, *, max_iter=12, options=None, **parameters):
     start = rows[:K].astype(np.float32)
-    return rp.KMeans(K, assign="near", init=start, max_iter=max_iter, random_state=SEED, **parameters)
+    options = rp.KMeans.Options(assign="near", **(options or {}))
+    return rp.KMeans(K, init=start, max_iter=max_iter, random_state=SEED, options=options, **parameters)
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
@@ -60,7 +61,7 @@ def test_an_approximate_fit_has_a_small_measured_loss(world, rows, workers, dtyp
 @pytest.mark.parametrize("workers", [1, 3])
 def test_ranks_without_rows_participate(world, workers):
     points = np.array([[1.0, 2.0], [5.0, 6.0]])
-    model = rp.KMeans(2, assign="near", init=points, engine=world(workers)).fit(points)
+    model = rp.KMeans(2, init=points, engine=world(workers), options=rp.KMeans.Options(assign="near")).fit(points)
 
     assert list(model.labels_) == [0, 1]
     assert (model.assignment_recall_, model.inertia_gap_) == (1.0, 0.0)
@@ -71,7 +72,7 @@ def test_an_exact_fit_has_no_loss(rows):
 
     assert (model.assignment_recall_, model.inertia_gap_) == (1.0, 0.0)
     with pytest.raises(rp.InputError, match="assign='nearly': expected one of exact, near"):
-        rp.KMeans(5, assign="nearly").fit(rows)
+        rp.KMeans(5, options=rp.KMeans.Options(assign="nearly")).fit(rows)
 
 
 def test_the_allowed_loss_decides_the_number_of_probed_groups(rows):
@@ -95,9 +96,8 @@ def test_a_resumed_near_fit_probes_as_many_groups_as_before(rows, tmp_path, cent
 
     def compared(**parameters):
         events.clear()
-        near(rows, centroids=centroids, on_iteration=events.append, checkpoint=tmp_path, every=1, **parameters).fit(
-            rows
-        )
+        options = {"centroids": centroids, "every": 1}
+        near(rows, options=options, on_iteration=events.append, checkpoint=tmp_path, **parameters).fit(rows)
         return [each["compared"] for each in events if each["event"] == "iteration"]
 
     first = compared(tol=0, max_iter=5)
@@ -114,7 +114,7 @@ def test_a_near_fit_resumes_from_its_checkpoint(rows, tmp_path):
     assert model.resumed_from_ >= 1
     assert model.inertia_ == pytest.approx(near(rows).fit(rows).inertia_, rel=0.01)
     with pytest.raises(rp.CheckpointError, match="assign was 'near' in the checkpoint and is 'exact' now"):
-        near(rows, checkpoint=tmp_path).set_params(assign="exact").fit(rows)
+        near(rows, checkpoint=tmp_path).set_params(options__assign="exact").fit(rows)
 
 
 def test_the_command_reports_the_loss(rows, tmp_path, capfd):

@@ -436,7 +436,7 @@ def fit_assigned(comm, path):
     with patch.object(same_call, "assigned", assigned_round_robin):
         models = [
             kmeans().fit(path, comm=comm),
-            kmeans(centroids="divided").fit(parts, comm=comm),
+            kmeans(options=rp.KMeans.Options(centroids="divided")).fit(parts, comm=comm),
             kmeans(init="k-means++").fit(parts, comm=comm),
         ]
         batches = rp.MiniBatchKMeans(3, random_state=0).fit(parts, comm=comm)

@@ -156,7 +156,8 @@ def test_a_rank_without_rows_saves_and_resumes(world, tmp_path, name):
     X, y = some_rows(8), np.arange(8) % 2
     parameters = {} if name == "LogisticRegression" else {"random_state": 0}
     parameters |= {"n_clusters": 2} if "KMeans" in name else {}
-    estimator = getattr(rp, name)(checkpoint=tmp_path, every=1, **parameters)
+    kind = getattr(rp, name)
+    estimator = kind(checkpoint=tmp_path, options=kind.Options(every=1), **parameters)
 
     def program(comm):
         own = slice(0, 8 if comm.rank == 0 else 0)

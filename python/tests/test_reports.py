@@ -9,17 +9,16 @@ import subprocess
 import sys
 from xml.etree import ElementTree
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 import ripieno as rp
-import scipy.sparse
-from ripieno import algorithms, log
+from ripieno import log
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 from sklearn.metrics import confusion_matrix, roc_auc_score
 from test_report import PageReader
+from test_saved_models import MODELS, fitted
 
 RNG = np.random.default_rng(0)
 CENTERS = np.array([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0], [0.0, 9.0, 5.0]])
@@ -27,41 +26,13 @@ TABLE = pd.DataFrame(
     np.concatenate([RNG.normal(center, 0.3, (40, 3)) for center in CENTERS]), columns=["height", "width", "age"]
 )
 LABELS = (TABLE["height"] > 4).astype(int).to_numpy()
-SPARSE = scipy.sparse.csr_matrix(TABLE.to_numpy(np.float32))
-GRAPH = nx.karate_club_graph()
 RATINGS = (np.array([0, 1, 2, 0]), np.array([0, 1, 2, 2]), np.array([1.0, 2.0, 3.0, 4.0]))
 
-FITS = {
-    "ALS": ((3,), (RATINGS,)),
-    "BFS": ((0,), (GRAPH,)),
-    "ClusteringCoefficients": ((), (GRAPH,)),
-    "CommunityDetection": ((), (GRAPH,)),
-    "ConnectedComponents": ((), (GRAPH,)),
-    "EffectiveDiameter": ((), (GRAPH,)),
-    "FruchtermanReingold": ((), (GRAPH,)),
-    "KMeans": ((3,), (TABLE,)),
-    "LinearRegression": ((), (TABLE, TABLE["age"])),
-    "LogisticRegression": ((), (TABLE, LABELS)),
-    "MDS": ((2,), (np.abs(np.subtract.outer(np.arange(9.0), np.arange(9.0))),)),
-    "MiniBatchKMeans": ((3,), (TABLE,)),
-    "PCA": ((2,), (TABLE,)),
-    "PageRank": ((), (GRAPH,)),
-    "Ridge": ((), (TABLE, TABLE["age"])),
-    "ShortestPaths": ((0,), (GRAPH,)),
-    "SparseSGD": ((), (SPARSE, LABELS)),
-    "SpectralClustering": ((2,), (GRAPH,)),
-    "SpectralEmbedding": ((2,), (GRAPH,)),
-}
 
-
-def test_every_estimator_has_a_case():
-    assert set(FITS) == set(algorithms.__all__)
-
-
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", MODELS)
 def test_every_report_is_a_page(name, tmp_path):
-    arguments, data = FITS[name]
-    model = getattr(rp, name)(*arguments).fit(*data)
+    model = fitted(name)
 
     model.report_.save(tmp_path / "fit.html")
 
@@ -78,8 +49,7 @@ def test_every_report_is_a_page(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["BFS", "KMeans", "PCA"])
 def test_every_kind_of_report_shows_itself_in_a_notebook(name, without_charts):
-    arguments, data = FITS[name]
-    assert getattr(rp, name)(*arguments).fit(*data).report_._repr_html_().startswith("<iframe srcdoc=")
+    assert fitted(name).report_._repr_html_().startswith("<iframe srcdoc=")
 
 
 def test_time_of_ranks_is_listed_separately():

@@ -155,3 +155,11 @@ def test_a_model_that_is_not_fitted_writes_nothing(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         rp.PCA(2).save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_fitted_attribute_without_a_declaration_is_refused(tmp_path):
+    model = rp.PCA(2).fit(X)
+    model.medians_ = np.median(X, axis=0)
+    with pytest.raises(TypeError, match=r"PCA does not declare medians_: expected medians_: NDArray"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()

@@ -45,7 +45,9 @@ def test_sparse_rows_produce_the_result_of_dense_rows(world, matrix, workers, ce
     weights = np.random.default_rng(SEED).integers(0, 3, matrix.shape[0]).astype(float)
     with warnings.catch_warnings(action="ignore"):
         dense = rp.KMeans(K, init=start, max_iter=8, tol=0).fit(matrix.toarray(), sample_weight=weights)
-        sparse = rp.KMeans(K, init=start, max_iter=8, tol=0, engine=world(workers), centroids=centroids)
+        sparse = rp.KMeans(
+            K, init=start, max_iter=8, tol=0, engine=world(workers), options=rp.KMeans.Options(centroids=centroids)
+        )
         sparse.fit(matrix, sample_weight=weights)
 
     np.testing.assert_array_equal(sparse.labels_, dense.labels_)
@@ -112,7 +114,7 @@ def test_an_invalid_number_is_reported_with_its_position(matrix):
         with pytest.raises(rp.InputError, match=f"row 17, column 30: {name} where a finite number is expected"):
             rp.KMeans(3).fit(csr_matrix(bad))
     with pytest.raises(rp.InputError, match="assign='near': expected dense rows"):
-        rp.KMeans(3, assign="near").fit(matrix)
+        rp.KMeans(3, options=rp.KMeans.Options(assign="near")).fit(matrix)
     with pytest.raises(ValueError, match="90"):
         fitted(matrix).predict(matrix[:, :80])
 

@@ -14,6 +14,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import ripieno as rp
+from ripieno.algorithms.parameters import with_options
 from sklearn.datasets import load_digits
 from varied import exhaustively
 from watching import gone_within
@@ -159,7 +160,7 @@ CASES = [
 def fitted(name, comm=None, **options):
     """Return a fitted estimator."""
     fit = FITS[name]
-    return fit.kind(**fit.parameters, **options).fit(*fit.data, comm=comm)
+    return fit.kind(**with_options(fit.kind, {**fit.parameters, **options})).fit(*fit.data, comm=comm)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import inspect
 import re
 
 from ripieno.algorithms.column_choice import ColumnChoice, TargetChoice
-from ripieno.algorithms.parameters import parameters_of
+from ripieno.algorithms.parameters import arguments_of
 
 #: Entries of fitted attributes, by name. An estimator that annotates one of them need not document it.
 ATTRIBUTES = {
@@ -87,7 +87,7 @@ def document(estimator: type) -> None:
     if not vars(estimator).get("__doc__"):
         return
     doc = inspect.cleandoc(estimator.__doc__ or "")
-    entries = "".join(each.entry for each in parameters_of(estimator).values())
+    entries = "".join(each.entry for each in arguments_of(estimator).values())
     summary, *sections = re.split(r"^(?=\w+\n-+$)", doc, flags=re.MULTILINE)
     annotated = {name for base in estimator.__mro__ for name in inspect.get_annotations(base)}
     shared = [text for name, text in ATTRIBUTES.items() if name in annotated and f"\n{name} :" not in doc]

@@ -3,6 +3,9 @@
 A class with the decorator `declared` holds declarations (`parameter`). Its subclasses, the estimators, receive the
 constructor. Checks of values, the documentation, options of commands, parameters of Spark's wrapper, and the lists of
 parameters that ranks compare and reports show are derived from these declarations.
+
+Parameters that tune a fit are declared in a subclass of `FitOptions`. An estimator receives them in its one argument
+`options`. Commands, checkpoints, reports and Spark use them by name, as they use other parameters.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, dataclass_transform, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_args
 
 import numpy as np
 
+from ripieno import log
 from ripieno._checks import THREADS_MAX
 from ripieno._types import OnFailure
 from ripieno.algorithms.domains import Domain, Folder, OneOf, Seed, Whole
@@ -28,8 +32,9 @@ if TYPE_CHECKING:
 
 Declared = TypeVar("Declared", bound=type)
 
-#: Subject of a parameter: the fitted model, the display of progress, the storage of a fit, or its workers.
-Role = Literal["model", "showing", "saving", "running"]
+#: Subject of a parameter: the fitted model, the tuning of a fit (the argument `options`), the display of progress, the
+#: storage of a fit, or its workers.
+Role = Literal["model", "tuning", "showing", "saving", "running"]
 
 _ROLES: tuple[Role, ...] = get_args(Role)
 _REQUIRED = inspect.Parameter.empty
@@ -79,10 +84,16 @@ class Parameter:
 
     @property
     def entry(self) -> str:
-        """Return the entry in a section of parameters."""
+        """Return the entry in a section of parameters; it includes the entries of options."""
         default = f'"{self.default}"' if isinstance(self.default, str) else repr(self.default)
         type = self.domain.type if self.default is _REQUIRED else f"{self.domain.type}, default={default}"
-        return f"{self.name} : {type}\n{indent(self.text, '    ')}\n"
+        text = "\n".join([self.text, *(f"\n{each.entry}".rstrip() for each in self.entries.values())])
+        return f"{self.name} : {type}\n{indent(text, '    ')}\n"
+
+    @property
+    def entries(self) -> Mapping[str, Parameter]:
+        """Return the declarations of the options that this parameter holds, by name; empty for others."""
+        return parameters_of(self.domain.kind) if isinstance(self.domain, OptionsOf) else {}
 
     @property
     def summary(self) -> str:
@@ -129,7 +140,7 @@ def declared(cls: Declared) -> Declared:
             own[name] = replace(found, name=name, annotation=annotation)
     collected = dict(own)
     for base in cls.__bases__:
-        for name, each in parameters_of(base).items():
+        for name, each in arguments_of(base).items():
             collected.setdefault(name, each)
     for name, each in collected.items():
         if f"_more_{name}" in vars(cls):
@@ -141,12 +152,43 @@ def declared(cls: Declared) -> Declared:
         else:
             setattr(cls, name, own[name].default)
     collected = dict(sorted(collected.items(), key=lambda item: (item[1].kw_only, _ROLES.index(item[1].role))))
+    options = collected["options"].entries if "options" in collected else {}
+    collected = {name: each for name, each in collected.items() if name not in options}
+    cls.__init__ = _constructor(collected, options)  # type: ignore[misc]
+    for name in options:
+        setattr(cls, name, _option(name))
+    if "options" in collected:
+        cls.Options = collected["options"].domain.kind  # type: ignore[attr-defined]
+    if issubclass(cls, Options):
+        entries = "".join(each.entry for each in collected.values())
+        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nParameters\n----------\n{entries}"
     cls._declared = collected  # type: ignore[attr-defined]
-    cls.__init__ = _constructor(collected)  # type: ignore[misc]
     return cls
 
 
-def _constructor(parameters: Mapping[str, Parameter]) -> Callable[..., None]:
+def _option(name: str) -> property:
+    """Return the attribute of an estimator for one of its options."""
+
+    def get(self: Any) -> Any:
+        return getattr(options_of(self), name)
+
+    def set_to(self: Any, value: Any) -> None:
+        warn_of_names(type(self), [name])
+        self.options = options_of(self).replaced(**{name: value})
+
+    return property(get, set_to, doc=f"The option `{name}`.")
+
+
+def warn_of_names(estimator: type, names: Sequence[str]) -> None:
+    """Warn of options that a caller gives as if they were parameters."""
+    given = ", ".join(f"{name}=…" for name in names)
+    log.warn(
+        f"{estimator.__name__}({given}) is deprecated, use options={estimator.__name__}.Options({given})",
+        DeprecationWarning,
+    )
+
+
+def _constructor(parameters: Mapping[str, Parameter], options: Mapping[str, Parameter]) -> Callable[..., None]:
     positional, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     accepted = [
         inspect.Parameter(
@@ -157,22 +199,55 @@ def _constructor(parameters: Mapping[str, Parameter]) -> Callable[..., None]:
     signature = inspect.Signature([inspect.Parameter("self", positional), *accepted], return_annotation="None")
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        former = [name for name in kwargs if name in options]
+        if former:
+            warn_of_names(type(self), former)
+            kwargs = with_options(type(self), kwargs)
         try:
             bound = signature.bind(self, *args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{type(self).__name__}() {error}") from None
         bound.apply_defaults()
-        for name in parameters:
-            setattr(self, name, bound.arguments[name])
+        vars(self).update((name, bound.arguments[name]) for name in parameters)
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     return __init__
 
 
+def with_options(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of parameters as arguments of an estimator: values of its options become `options`."""
+    declared = parameters_of(estimator).get("options")
+    names = () if declared is None else declared.entries.keys() & values.keys()
+    if declared is None or not names:
+        return dict(values)
+    others = {name: value for name, value in values.items() if name not in names}
+    options = others.get("options") or estimator.Options()
+    declared.check(options)
+    options = options.replaced(**{name: values[name] for name in names})
+    return others | {"options": None if options == estimator.Options() else options}
+
+
 def parameters_of(estimator: type) -> Mapping[str, Parameter]:
-    """Return the declared parameters of an estimator, or of a class of parameters, by name."""
+    """Return the declared parameters of an estimator, or of a class of parameters, by name.
+
+    The options of an estimator follow the parameter `options`.
+    """
+    return {
+        name: each
+        for outer in arguments_of(estimator).values()
+        for name, each in ((outer.name, outer), *outer.entries.items())
+    }
+
+
+def arguments_of(estimator: type) -> Mapping[str, Parameter]:
+    """Return the declared parameters of the constructor, by name; options are within the parameter `options`."""
     found: Mapping[str, Parameter] = getattr(estimator, "_declared", {})
     return found
+
+
+def options_of(estimator: Any) -> Any:
+    """Return the options of an estimator, or the default options."""
+    return estimator.Options() if estimator.options is None else estimator.options
 
 
 def names_of(estimator: type, *roles: Role) -> list[str]:
@@ -191,6 +266,50 @@ def check_parameters(estimator: object, declaring: type | None = None) -> None:
     """Raise InputError if a parameter of an estimator, or of one of its classes, is not in its domain."""
     for name, each in parameters_of(declaring or type(estimator)).items():
         each.check(getattr(estimator, name))
+
+
+class Options:
+    """Base of options, which are immutable. Its subclasses have the decorator `declared`."""
+
+    def replaced(self, **values: Any) -> Self:
+        """Return a copy of the options with other values."""
+        return type(self)(**{**vars(self), **values})
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the values by name. With it, scikit-learn lists ``options__every`` among the parameters."""
+        return dict(vars(self))
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = type(self).__name__
+        raise AttributeError(
+            f"{kind} is immutable: expected a new {kind}({name}={value!r}), or set_params of the model"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
+
+    def __repr__(self) -> str:
+        changed = (f"{n}={v!r}" for n, v in vars(self).items() if v != parameters_of(type(self))[n].default)
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+class OptionsOf(Domain):
+    """Options of a class."""
+
+    def __init__(self, kind: type[Options]) -> None:
+        super().__init__(
+            kind.__name__, f"{kind.__name__}, as Options(name=value, …) of the estimator creates it", also=(None,)
+        )
+        self.kind = kind
+
+    def _has(self, value: Any) -> bool:
+        return type(value) is self.kind
 
 
 @declared
@@ -228,6 +347,28 @@ class WorkerParameters:
 
 
 @declared
+class FitOptions(Options):
+    """Options of every fit that iterates."""
+
+    every: int | None = parameter(
+        Whole(1, also=(None,)),
+        """Number of iterations between two saves of the fit: to the `checkpoint` folder, and to memory if `on_failure`
+        restarts fits. Default: to the folder at most once a second, and to memory after each iteration.
+
+        It does not affect `n_iter_`. Each save to the folder costs a disk write.""",
+        default=None,
+        role="saving",
+    )
+    keep: int = parameter(
+        Whole(1),
+        """Number of saved states to keep in the `checkpoint` folder. If the last one is damaged, a fit resumes from the
+        one before, with a warning.""",
+        default=1,
+        role="saving",
+    )
+
+
+@declared
 class FitParameters(WorkerParameters):
     """Parameters of every estimator that iterates: the parameters of `WorkerParameters`, and the storage of a fit."""
 
@@ -241,23 +382,13 @@ class FitParameters(WorkerParameters):
         default=None,
         role="saving",
     )
-    every: int | None = parameter(
-        Whole(1, also=(None,)),
-        """Number of iterations between two saves of the fit: to the `checkpoint` folder, and to memory if `on_failure`
-        restarts
-        fits. Default: to the folder at most once a second, and to memory after each iteration.
-
-        It does not affect `n_iter_`. Each save to the folder costs a disk write.""",
+    options: FitOptions | None = parameter(
+        OptionsOf(FitOptions),
+        "Tuning of the fit, as `Options(name=value, …)` of the estimator: options that have good defaults.",
         default=None,
-        role="saving",
+        role="tuning",
     )
-    keep: int = parameter(
-        Whole(1),
-        """Number of saved states to keep in the `checkpoint` folder. If the last one is damaged, a fit resumes from the
-        one before, with a warning.""",
-        default=1,
-        role="saving",
-    )
+    Options: ClassVar[type[FitOptions]]
 
 
 @declared

@@ -22,17 +22,21 @@ def repeating_code(model: Any, arguments: Mapping[str, Any], names: Sequence[str
     name of their parameter.
     """
     named: dict[str, Any] = {}
+    kind, called = f"rp.{type(model).__name__}", signature(type(model))
     parameters = {
         name: getattr(model, name)
         for name in names
-        if not _is_default(signature(type(model)), name, getattr(model, name))
+        if name in called.parameters and not _is_default(called, name, getattr(model, name))
     }
+    options = parameters.pop("options", None)
     passed = {name: value for name, value in arguments.items() if not _is_default(signature(model.fit), name, value)}
     created = ", ".join(f"{name}={_code(name, value, named)}" for name, value in parameters.items())
+    if options is not None:
+        created += f"{', ' * bool(created)}options={kind}.{repr(options).replace(type(options).__name__, 'Options', 1)}"
     first, *others = passed
     fitted = [_code(first, passed[first], named), *(f"{name}={_code(name, passed[name], named)}" for name in others)]
     comments = [f"# {name}: {_described(value)}" for name, value in named.items()]
-    call = f"model = rp.{type(model).__name__}({created}).fit({', '.join(fitted)})"
+    call = f"model = {kind}({created}).fit({', '.join(fitted)})"
     return "\n".join(["import ripieno as rp", "", *comments, call])
 
 

@@ -333,7 +333,7 @@ def _about(model: Any, passed: Mapping[str, Any], drawn: tuple[NDArray[Any], ...
         estimator=type(model).__name__,
         outcome=_outcome(model),
         parameters=_parameters(model),
-        code=repeating_code(model, passed, _listed_names(model)),
+        code=repeating_code(model, passed, names_of(type(model), "model", "tuning", "saving", "running")),
         results={
             name[:-1].removeprefix("n_").replace("_", " "): float(value)
             for name, value in vars(model).items()
@@ -387,17 +387,12 @@ def _outcome(model: Any) -> str:
     return f"converged after {iterations}" if max_iter is not None else f"done after {iterations}"
 
 
-def _listed_names(model: Any) -> list[str]:
-    """Return the names of the parameters that reports list."""
-    return names_of(type(model), "model", "saving", "running")
-
-
 def _parameters(model: Any) -> dict[str, Any]:
     """Return all listed parameters.
 
     A job or session is replaced by its `repr`, because the report may outlive it.
     """
-    listed = {name: getattr(model, name) for name in _listed_names(model)}
+    listed = {name: getattr(model, name) for name in names_of(type(model), "model", "saving", "running")}
     if not isinstance(listed.get("engine"), str | None):
         listed["engine"] = repr(listed["engine"])
     return listed

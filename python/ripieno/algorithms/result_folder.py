@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ripieno._version import __version__
-from ripieno.algorithms.parameters import names_of, parameters_of
+from ripieno.algorithms.parameters import names_of, parameters_of, with_options
 from ripieno.errors import InputError
 from ripieno.files import disk, sources
 from ripieno.files.npy import read_array
@@ -138,6 +138,8 @@ _ENTRY_NAMES = {
     "n_samples_": "row_count",
     "n_steps_": "step_count",
 }
+#: Names of fitted attributes.
+_RESULT = re.compile(r"[a-z]\w*_")
 #: Types of numbers and strings, by the annotation of the attribute.
 _KINDS: dict[str, type] = {"bool": bool, "float": float, "int": int, "str": str, "None": type(None)}
 
@@ -184,8 +186,15 @@ class SavedEstimator(BaseEstimator):
             The folder cannot be written, or has contents.
         NotFittedError
             The estimator is not fitted.
+        TypeError
+            The class does not declare a fitted attribute.
         """
         check_is_fitted(self)
+        known = {*_annotations(type(self)), "report_", "feature_names_in_"}
+        for name, value in vars(self).items():
+            if _RESULT.fullmatch(name) and name not in known:
+                kind = "NDArray[…]" if isinstance(value, np.ndarray) else type(value).__name__
+                raise TypeError(f"{type(self).__name__} does not declare {name}: expected {name}: {kind} in the class")
         names = result_files(type(self)) if overwrite else ()
         check_new_folder(folder, names)
         parameters = {name: getattr(self, name) for name in names_of(type(self), "model")}
@@ -226,14 +235,13 @@ class SavedEstimator(BaseEstimator):
                 f"{_named(cls._command)}"
             )
         parameters, known = result.entry("parameters", dict), parameters_of(cls)
-        model = cls(
-            **{
-                # JSON has lists only.
-                name: tuple(parameters[name]) if isinstance(known[name].default, tuple) else parameters[name]
-                for name in names_of(cls, "model")
-                if name in parameters
-            }
-        )
+        restored = {
+            # JSON has lists only.
+            name: tuple(parameters[name]) if isinstance(known[name].default, tuple) else parameters[name]
+            for name in names_of(cls, "model")
+            if name in parameters
+        }
+        model = cls(**with_options(cls, restored))
         names = result.description.get("column_names")
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
@@ -261,7 +269,7 @@ class SavedEstimator(BaseEstimator):
             if hasattr(self, name):
                 value = getattr(self, name)
                 # A number for one target, and an array for several, are an array of the result.
-                found[_entry_name(name)] = np.atleast_1d(value) if "NDArray" in annotations[name] else value
+                found[_entry_name(name)] = np.atleast_1d(value) if "ndarray" in annotations[name].lower() else value
         return found
 
     def _restore(self, result: ResultFolder) -> None:
@@ -305,13 +313,17 @@ def result_files(estimator: type[SavedEstimator]) -> tuple[str, ...]:
 
 def _annotations(estimator: type) -> dict[str, str]:
     """Return the annotations of the attributes of a class and its bases, as text."""
-    return {name: text for base in reversed(estimator.__mro__) for name, text in inspect.get_annotations(base).items()}
+    return {
+        name: given if isinstance(given, str) else inspect.formatannotation(given)
+        for base in reversed(estimator.__mro__)
+        for name, given in inspect.get_annotations(base).items()
+    }
 
 
 def _results(estimator: type) -> list[str]:
     """Return the names of the fitted attributes that a class declares, except those that `load` sets itself."""
     own = ("report_", "n_features_in_", "feature_names_in_")
-    return [name for name in _annotations(estimator) if re.fullmatch(r"[a-z]\w*_", name) and name not in own]
+    return [name for name in _annotations(estimator) if _RESULT.fullmatch(name) and name not in own]
 
 
 def _entry_name(attribute: str) -> str:

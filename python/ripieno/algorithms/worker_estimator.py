@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -16,9 +16,12 @@ from ripieno.algorithms.parameters import (
     FitParameters,
     ObservedParameters,
     WorkerParameters,
+    arguments_of,
     check_parameters,
     compared_parameters,
+    options_of,
     parameters_of,
+    warn_of_names,
 )
 from ripieno.algorithms.reported import MeasuredProgram, RankFacts
 from ripieno.algorithms.result_folder import SavedEstimator
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 Options = TypeVar("Options")
 
 SEED_LIMIT = 2**31 - 1
+
+#: Prefix of scikit-learn for the names of single options.
+_OPTION = "options__"
 
 
 class WorkerEstimator(WorkerParameters, SavedEstimator):
@@ -182,9 +188,22 @@ class IterativeEstimator(FitParameters, WorkerEstimator):
 
     resumed_from_: int | None
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the estimator, and single options as ``options__every=5``."""
+        options = {name.removeprefix(_OPTION): params.pop(name) for name in list(params) if name.startswith(_OPTION)}
+        former = [name for name in params if name in parameters_of(type(self)) and name not in arguments_of(type(self))]
+        if former:
+            warn_of_names(type(self), former)
+            options |= {name: params.pop(name) for name in former}
+        super().set_params(**params)
+        if options:
+            self.options = options_of(self).replaced(**options)
+        return self
+
     def _checkpoint_options(self) -> CheckpointOptions:
         """Return the checkpoint settings for the workers; raise InputError if they are invalid."""
-        every = None if self.every is None else int(self.every)
+        options = options_of(self)
+        every = None if options.every is None else int(options.every)
         if self.checkpoint is None:
             return CheckpointOptions(every=every)
         declarations = parameters_of(type(self))
@@ -192,7 +211,7 @@ class IterativeEstimator(FitParameters, WorkerEstimator):
             name: plain_fact(declarations[name].domain.fact(getattr(self, name)))
             for name in compared_parameters(type(self))
         }
-        return CheckpointOptions(absolute(self.checkpoint), every, int(self.keep), facts=facts)
+        return CheckpointOptions(absolute(self.checkpoint), every, int(options.keep), facts=facts)
 
 
 class ObservedEstimator(ObservedParameters, WorkerEstimator):

@@ -388,11 +388,20 @@ def _fit(
     comm: Communicator, request: ThreadsQuery, points: np.ndarray[Any, Any], size: int, model: Model, iterations: int
 ) -> tuple[float, FitUsage]:
     """Return the median seconds of an iteration, and this rank's usage."""
-    common: dict[str, Any] = {"max_iter": iterations, "thread_model": model}
     estimator = (
-        KMeans(size, init=points[:size], tol=0, **common)
+        KMeans(size, init=points[:size], tol=0, max_iter=iterations, options=KMeans.Options(thread_model=model))
         if request.algorithm == "kmeans"
-        else MDS(3, method="da-smacof", metric="euclidean", n_init=1, eps=0, cooling=COOLING, random_state=0, **common)
+        else MDS(
+            3,
+            method="da-smacof",
+            metric="euclidean",
+            n_init=1,
+            eps=0,
+            cooling=COOLING,
+            random_state=0,
+            max_iter=iterations,
+            options=MDS.Options(thread_model=model),
+        )
     )
     before, misses = _usage(), TlbMisses(_thread_ids())
     found = estimator.fit(points, comm=comm, rows="shared")

@@ -11,6 +11,7 @@ import click
 
 from ripieno._version import __version__
 from ripieno.algorithms.kmeans.parameters import KMeansParameters
+from ripieno.algorithms.parameters import options_of
 from ripieno.cli.command_line import command_line
 from ripieno.cli.fits import FitRun, fit_command, listed_parameters, of_report
 from ripieno.cli.number_types import Count
@@ -80,11 +81,12 @@ def kmeans_command(
     with run.fitting(KMeans, KMeansProgress(run.console, quiet=run.quiet), **given) as model:
         model.fit(rows, sample_weight=None if weights is None else read_numbers(weights, "weights"))
     run.write_folder(model._saved_arrays(), _description(model, files))
-    near = f" (some {100 * model.inertia_gap_:.2g} % more than with exact assignment)"
+    is_near = options_of(model).assign == "near"
+    near = f" (some {100 * model.inertia_gap_:.2g} % more than with exact assignment)" if is_near else ""
     run.end(
         lambda part: _write_report(part, model, files, found),
         f"{len(model.labels_):,} rows in {model.n_clusters:,} clusters after {model.n_iter_} iterations, "
-        f"inertia {model.inertia_:.8g}{near if model.assign == 'near' else ''}, {model.report_.total_s:.3g} s",
+        f"inertia {model.inertia_:.8g}{near}, {model.report_.total_s:.3g} s",
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ripieno.algorithms.domains import Domain, Flag, Folder, Number, OneOf, Seed, Whole
-from ripieno.algorithms.parameters import Parameter, names_of, parameters_of
+from ripieno.algorithms.parameters import Parameter, names_of, parameters_of, with_options
 from ripieno.cli.number_types import Count
 from ripieno.cli.options import LocalPath, aliased_option
 
@@ -44,7 +44,7 @@ def parameter_options(declaring: type, *extra: str, required: Collection[str] = 
     """Add an option for each parameter that `declaring` declares, and for the `extra` ones.
 
     Parameters that determine where a fit runs are extra: commands have options of their own for them. The command
-    receives the values as a dict in its argument `parameters`.
+    receives the arguments of the estimator as a dict in its argument `parameters`.
     """
     declared = parameters_of(declaring)
     names = [*names_of(declaring, "model", "saving"), *extra]
@@ -57,7 +57,7 @@ def parameter_options(declaring: type, *extra: str, required: Collection[str] = 
     def decorate(command: Command) -> Command:
         @wraps(command)
         def wrapped(**values: Any) -> Any:
-            own = {name: values.pop(name) for name in options}
+            own = with_options(declaring, {name: values.pop(name) for name in options})
             return command(**values, parameters=own)
 
         made: Command = wrapped

@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files import disk
 from ripieno.files.cache import stored_path
@@ -44,12 +43,6 @@ class Trial:
     best: str
     seconds: Mapping[str, float]
     is_priced: bool
-
-    @property
-    def usual(self) -> str:
-        """Deprecated name of `default`."""
-        log.warn("Trial.usual is deprecated, use default", DeprecationWarning)
-        return self.default
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Trial:

@@ -70,8 +70,8 @@ def fit_and_kill_rank(comm, folder: Path, rows: np.ndarray) -> tuple[int | None,
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    options = {"n_clusters": 7, "random_state": 3, "max_iter": 6, "tol": 0.0, "checkpoint": folder / "kept", "every": 1}
-    model = rp.KMeans(**options, on_iteration=kill).fit(rows, comm=comm)
+    parameters = {"n_clusters": 7, "random_state": 3, "max_iter": 6, "tol": 0.0, "checkpoint": folder / "kept"}
+    model = rp.KMeans(**parameters, options=rp.KMeans.Options(every=1), on_iteration=kill).fit(rows, comm=comm)
     return model.resumed_from_, model.cluster_centers_
 
 

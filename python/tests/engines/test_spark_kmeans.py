@@ -21,6 +21,7 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from ripieno.spark import KMeans, KMeansModel
+from ripieno.spark.kmeans_params import DECLARED, KMeansArguments, snake_case
 
 cloudpickle.register_pickle_by_value(programs)
 
@@ -142,11 +143,13 @@ def test_parameters_have_names_of_spark_and_of_python(spark_local):
     assert not estimator.isDefined("workers")
     assert estimator.setParams(workers=3, max_iter=11) is estimator.setK(8)
     explained = {param.name: value for param, value in estimator.extractParamMap().items()}
-    assert explained == {
+    assert explained.items() >= {
         "k": 8, "maxIter": 11, "tol": 1e-4, "seed": 0, "initMode": "random", "weightCol": "w", "workers": 3,
         "featuresCol": "features", "predictionCol": "prediction", "slotsTimeoutS": 10.0,
         "threadModel": "fork-join", "assign": "exact", "bounds": "auto",
-    }  # fmt: skip
+    }.items()  # fmt: skip
+    # Type checkers read the names from a class.
+    assert set(KMeansArguments.__annotations__) >= set(map(snake_case, DECLARED))
     copied = estimator.copy({estimator.k: 4})
     assert (copied.getK(), estimator.getK(), copied.uid) == (4, 8, estimator.uid)
     with pytest.raises(TypeError, match="both of its names: max_iter, maxIter"):

@@ -221,8 +221,10 @@ def script() -> None:
 
 
 def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
-    model = rp.KMeans(n_clusters=3, init="random", n_init=2, workers=2, random_state=0, thread_model="bsp").fit(X)
-    assert_type(rp.MDS(thread_model="bsp").fit_transform(X), NDArray[np.float64])
+    model = rp.KMeans(
+        n_clusters=3, init="random", n_init=2, workers=2, random_state=0, options=rp.KMeans.Options(thread_model="bsp")
+    ).fit(X)
+    assert_type(rp.MDS(options=rp.MDS.Options(thread_model="bsp")).fit_transform(X), NDArray[np.float64])
     assert_type(model, rp.KMeans)
     assert_type(model.labels_, NDArray[np.int32])
     assert_type(model.inertia_, float)
@@ -230,13 +232,18 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     print(model.cluster_centers_, model.transform(X), model.score(X), model.report_.rows_per_s, model.n_iter_)
     model.report_.save(Path("fit.html"))
     rp.KMeans(2, on_iteration=rp.Progress(every_s=1.0)).fit(X)
-    rp.KMeans(2, init=X[:2], engine="spark", bounds="none", checkpoint="kept", every=5, on_failure="shrink").fit(
-        [Path("a.npy"), Path("b.npy")], comm=comm
-    )
+    rp.KMeans(
+        2,
+        init=X[:2],
+        engine="spark",
+        checkpoint="kept",
+        on_failure="shrink",
+        options=rp.KMeans.Options(bounds="none", every=5),
+    ).fit([Path("a.npy"), Path("b.npy")], comm=comm)
     rp.KMeans(2).fit(rp.input.BinaryFiles("vectors.bin", record_bytes=512))
     rp.KMeans(2).fit(rp.input.TableFiles("*.csv", types={"a": "bool"}, missing="drop", ignore=["name"], decimal=","))
     rp.Ridge().fit("houses.csv", target="price", columns=["rooms"], ignore=("town",), id="name")
-    near = rp.KMeans(2, assign="near").fit(X)
+    near = rp.KMeans(2, options=rp.KMeans.Options(assign="near")).fit(X)
     assert_type(rp.KMeans.load(Path("result")), rp.KMeans)
     assert_type((near.assignment_recall_, near.inertia_gap_), tuple[float, float])
     batches = rp.MiniBatchKMeans(3, init=model.cluster_centers_, batch_size=256, max_no_improvement=None, workers=2)
@@ -248,7 +255,9 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     assert_type(classifier.predict_proba(X), Floats)
     print(classifier.partial_fit(X, y, classes=[0, 1]).predict("new.libsvm"), classifier.score(X, y))
 
-    recommender = rp.ALS(rank=8, implicit=True, workers=2, checkpoint=Path("kept"), every=2).fit(sp.csr_matrix(X))
+    recommender = rp.ALS(
+        rank=8, implicit=True, workers=2, checkpoint=Path("kept"), options=rp.ALS.Options(every=2)
+    ).fit(sp.csr_matrix(X))
     assert_type(recommender, rp.ALS)
     assert_type(recommender.user_factors_, NDArray[np.float32])
     assert_type(recommender.predict([1], [2]), NDArray[np.float32])
@@ -257,8 +266,12 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     print([way.chosen for way in recommender.report_.ways], recommender.item_ids_, recommender.resumed_from_)
 
     graph = rp.Graph((y, y), directed=False)
-    assert_type(rp.PageRank(damping=0.9, on_failure="respawn", every=10).fit(graph).ranks_, Floats)
-    assert_type(rp.BFS(source=0, checkpoint="kept", every=None).fit(graph).distances_, NDArray[np.int64])
+    assert_type(
+        rp.PageRank(damping=0.9, on_failure="respawn", options=rp.PageRank.Options(every=10)).fit(graph).ranks_, Floats
+    )
+    assert_type(
+        rp.BFS(source=0, checkpoint="kept", options=rp.BFS.Options(every=None)).fit(graph).distances_, NDArray[np.int64]
+    )
     assert_type(rp.ShortestPaths(source=0, delta=0.5).fit(graph).distances_, Floats)
     assert_type(rp.CommunityDetection(max_iter=5, workers=2).fit(graph).n_communities_, int)
     assert_type(rp.ClusteringCoefficients(checkpoint="kept").fit(graph).triangles_, NDArray[np.int64])

@@ -22,6 +22,7 @@ from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.parameters import INITS, KMeansParameters
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.own_rows import Source, open_for_fit
+from ripieno.algorithms.parameters import options_of
 from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
@@ -103,8 +104,10 @@ class KMeans(
     feature_names_in_: NDArray[Any]
     report_: KMeansReport
 
-    # Runs of n_init="auto" from random starts.
-    _random_run_count = RANDOM_RUN_COUNT
+    @property
+    def _random_run_count(self) -> int:
+        """Return the number of runs of n_init="auto" from random starts."""
+        return RANDOM_RUN_COUNT if options_of(self).assign == "exact" else 1
 
     @reported
     def fit(
@@ -134,7 +137,7 @@ class KMeans(
             Weights of the rows, in row order; must not be negative.
         """
         source, weights = open_for_fit(self, X, sample_weight, comm=comm, rows=rows, open=open_rows_or_sparse)
-        if self.assign == "near" and isinstance(getattr(source, "source", source), InMemorySparse):
+        if options_of(self).assign == "near" and isinstance(getattr(source, "source", source), InMemorySparse):
             raise InputError("assign='near': expected dense rows; a sparse matrix is assigned exactly")
         if source.row_count is not None:
             program.check_cluster_count(self.n_clusters, source.row_count)
@@ -248,7 +251,6 @@ class KMeans(
         return [self._start(self.init, source)]
 
     def _run_count(self, repeats: bool) -> int:
-        repeats = repeats and self.assign == "exact"
         return (self._random_run_count if repeats else 1) if self.n_init == "auto" else self.n_init
 
     def _start(self, centroids: ArrayLike, source: Source) -> NDArray[Any]:

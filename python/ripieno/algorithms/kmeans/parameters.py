@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from numpy.typing import ArrayLike
 
 from ripieno._types import ThreadModel
 from ripieno.algorithms.domains import COUNT, STARTS_MAX, TOLERANCE, OneOf, Whole
 from ripieno.algorithms.parameters import (
+    FitOptions,
     FitParameters,
     ObservedParameters,
+    OptionsOf,
     RandomParameters,
     VerboseParameters,
     declared,
@@ -46,27 +48,9 @@ class CentroidParameters(RandomParameters, ObservedParameters, FitParameters):
 
 
 @declared
-class KMeansParameters(VerboseParameters, CentroidParameters):
-    """Parameters of K-means."""
+class KMeansFitOptions(FitOptions):
+    """Options of a fit of K-means."""
 
-    _more_on_iteration = """\
-    - "centroids", once: "divided" (bool), "whole_bytes" (memory of all centroids on a worker), "free_bytes"
-      (available memory).
-    - "seeding", repeated for many clusters: "run" (from 1), "init", "row_count", "n_clusters", "chosen"
-      (approximate number of centroids so far).
-    - "pass", occasionally for divided centroids: "run", "iteration", "part" (completed share of the assignment),
-      "seconds_left".
-    - "iteration": "run", "iteration" (from 1), "inertia", "squared_shift", "compared" (share of row-centroid pairs
-      not excluded), "recall" and "gap" (as `assignment_recall_` and `inertia_gap_`), "rows_per_s", rank 0's
-      "compute_s" and "communication_s", and, for divided centroids, "stages" (rank 0's seconds by stage)."""
-
-    max_iter: int = parameter(COUNT, "Maximum number of iterations per run.", default=300, may_change=True)
-    tol: float = parameter(
-        TOLERANCE,
-        """A run ends when the squared Frobenius norm of the centroids' shift is at most `tol` times the mean variance
-        of the features, or when no label changes.""",
-        default=1e-4,
-    )
     thread_model: ThreadModel = parameter(
         OneOf(*get_args(ThreadModel)),
         """Model of the threads of a worker.
@@ -116,6 +100,38 @@ class KMeansParameters(VerboseParameters, CentroidParameters):
         has_option=False,
         may_change=True,
     )
+
+
+@declared
+class KMeansParameters(VerboseParameters, CentroidParameters):
+    """Parameters of K-means."""
+
+    _more_on_iteration = """\
+    - "centroids", once: "divided" (bool), "whole_bytes" (memory of all centroids on a worker), "free_bytes"
+      (available memory).
+    - "seeding", repeated for many clusters: "run" (from 1), "init", "row_count", "n_clusters", "chosen"
+      (approximate number of centroids so far).
+    - "pass", occasionally for divided centroids: "run", "iteration", "part" (completed share of the assignment),
+      "seconds_left".
+    - "iteration": "run", "iteration" (from 1), "inertia", "squared_shift", "compared" (share of row-centroid pairs
+      not excluded), "recall" and "gap" (as `assignment_recall_` and `inertia_gap_`), "rows_per_s", rank 0's
+      "compute_s" and "communication_s", and, for divided centroids, "stages" (rank 0's seconds by stage)."""
+
+    max_iter: int = parameter(COUNT, "Maximum number of iterations per run.", default=300, may_change=True)
+    tol: float = parameter(
+        TOLERANCE,
+        """A run ends when the squared Frobenius norm of the centroids' shift is at most `tol` times the mean variance
+        of the features, or when no label changes.""",
+        default=1e-4,
+    )
+    options: KMeansFitOptions | None = parameter(
+        OptionsOf(KMeansFitOptions),
+        """Tuning of the fit, as `Options(name=value, …)` of the estimator: options that determine its speed and
+        memory. Only `assign` changes the result.""",
+        default=None,
+        role="tuning",
+    )
+    Options: ClassVar[type[KMeansFitOptions]]
 
 
 @declared

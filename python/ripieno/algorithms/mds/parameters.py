@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import get_args
+from typing import ClassVar, get_args
 
 from numpy.typing import ArrayLike
 
@@ -11,7 +11,31 @@ from ripieno._native import MOST_DIMENSIONS
 from ripieno._types import ThreadModel
 from ripieno.algorithms.domains import COUNT, STARTS_MAX, TOLERANCE, Domain, Number, OneOf, Whole
 from ripieno.algorithms.methods import MDS_METHODS, PRECOMPUTED, ROW_METRICS, SEQUENCE_METRICS
-from ripieno.algorithms.parameters import FitParameters, ObservedParameters, RandomParameters, declared, parameter
+from ripieno.algorithms.parameters import (
+    FitOptions,
+    FitParameters,
+    ObservedParameters,
+    OptionsOf,
+    RandomParameters,
+    declared,
+    parameter,
+)
+
+
+@declared
+class MDSFitOptions(FitOptions):
+    """Options of a fit of multidimensional scaling."""
+
+    thread_model: ThreadModel = parameter(
+        OneOf(*get_args(ThreadModel)),
+        """Model of the threads of a worker.
+
+        The result is the same. With "fork-join" each pass over the pairs is a task of the threads, which sleep between
+        distant tasks. With "bsp" the threads enter once and are busy until the fit ends: they spin while the worker
+        communicates, and each prepares its own copy of the positions.""",
+        default="fork-join",
+        may_change=True,
+    )
 
 
 @declared
@@ -82,13 +106,11 @@ class MDSParameters(RandomParameters, ObservedParameters, FitParameters):
     cooling: float = parameter(
         Number(above=0, below=1), """Ratio of consecutive temperatures for "da-smacof".""", default=0.95
     )
-    thread_model: ThreadModel = parameter(
-        OneOf(*get_args(ThreadModel)),
-        """Model of the threads of a worker.
-
-        The result is the same. With "fork-join" each pass over the pairs is a task of the threads, which sleep between
-        distant tasks. With "bsp" the threads enter once and are busy until the fit ends: they spin while the worker
-        communicates, and each prepares its own copy of the positions.""",
-        default="fork-join",
-        may_change=True,
+    options: MDSFitOptions | None = parameter(
+        OptionsOf(MDSFitOptions),
+        """Tuning of the fit, as `Options(name=value, …)` of the estimator: options that determine its speed and
+        memory.""",
+        default=None,
+        role="tuning",
     )
+    Options: ClassVar[type[MDSFitOptions]]
