@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ripieno import algorithms as algorithms
+from ripieno import log
 from ripieno._version import __version__ as __version__
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.functions import CFunction
@@ -145,6 +146,9 @@ if not TYPE_CHECKING:
             return getattr(import_module(_LAZY[name]), name)
         if name in _LAZY_MODULES:
             return import_module(f"ripieno.{name}")
+        if name == "Message":
+            log.warn("ripieno.Message is deprecated, use ripieno.ReceivedMessage", DeprecationWarning)
+            return ReceivedMessage
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -292,9 +292,13 @@ def test_the_command_measures_block_sizes(capsys):
     assert "--strategies='fast': expected some of chain" in capsys.readouterr().err
 
 
-def test_the_former_name_of_network_links_is_read(tmp_path):
+def test_the_former_name_of_network_links_is_read_and_deprecated(tmp_path):
     costs = costs_of_two_racks()
     former = {"cable" if key == "network_link" else key: value for key, value in costs.as_json().items()}
     (tmp_path / "costs.json").write_text(json.dumps(former))
 
-    assert link_costs.read(tmp_path / "costs.json") == costs
+    found = link_costs.read(tmp_path / "costs.json")
+
+    assert found == costs
+    with pytest.warns(DeprecationWarning, match="use network_link"):
+        assert found.cable == costs.network_link

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno import log
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges, Redistribution, matrix_edges
@@ -96,6 +97,11 @@ class VertexLayout:
     def owner_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the owner of each id, existing or not, without communication."""
         return self._owners(np.asarray(ids, np.int64))
+
+    def home_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return `owner_of(ids)`. Deprecated: use `owner_of`."""
+        log.warn("home_of is deprecated, use owner_of", DeprecationWarning)
+        return self.owner_of(ids)
 
 
 def _lengths(offsets: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno import log
 from ripieno._types import CombineOne
 from ripieno.errors import InputError
 from ripieno.keyed import columns
@@ -129,6 +130,12 @@ class KeyValues:
     def schema(self) -> KeyedSchema:
         """The kind of the keys, and the dtype and width of the values."""
         return columns.schema_of(self.key_column, self.values)
+
+    @property
+    def form(self) -> KeyedSchema:
+        """Return `schema`. Deprecated: use `schema`."""
+        log.warn("KeyValues.form is deprecated, use schema", DeprecationWarning)
+        return self.schema
 
     @property
     def nbytes(self) -> int:

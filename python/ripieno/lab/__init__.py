@@ -17,4 +17,9 @@ from ripieno.lab.kernel import why_not
 from ripieno.lab.lab import Lab
 from ripieno.lab.links import Counters
 
+#: Former name of `ClusterSpec`.
+Blueprint = ClusterSpec
+#: Former name of `LabHost`.
+Host = LabHost
+
 __all__ = ["ClusterSpec", "Counters", "Lab", "LabHost", "why_not"]

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files import disk
 from ripieno.files.cache import stored_path
@@ -43,6 +44,12 @@ class Trial:
     best: str
     seconds: Mapping[str, float]
     is_priced: bool
+
+    @property
+    def usual(self) -> str:
+        """Deprecated name of `default`."""
+        log.warn("Trial.usual is deprecated, use default", DeprecationWarning)
+        return self.default
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Trial:

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files import disk
 from ripieno.files.cache import stored_path
@@ -112,6 +113,12 @@ class MeasuredCosts:
             gamma_s_per_byte=self.add_s_per_byte,
             **costs,
         )
+
+    @property
+    def cable(self) -> LinkCost | None:
+        """Deprecated name of `network_link`."""
+        log.warn("MeasuredCosts.cable is deprecated, use network_link", DeprecationWarning)
+        return self.network_link
 
     @property
     def source(self) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ripieno.lab import Lab, LabHost, kernel, registry
+from ripieno.lab import Host, Lab, kernel, registry
 
 Resource = dict[str, Any]
 DOMAIN = "default.svc.cluster.local"
@@ -32,7 +32,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([-._A-Za-z][-._A-Za-z0-9]*)\)")
 class Pod:
     """A pod, as the kubelet starts it."""
 
-    host: LabHost
+    host: Host
     name: str
     domain_name: str
     command: list[str]
@@ -40,7 +40,7 @@ class Pod:
     files: dict[str, dict[str, str]]
 
 
-def pods(resources: list[Resource], hosts: list[LabHost], uid: str) -> list[Pod]:
+def pods(resources: list[Resource], hosts: list[Host], uid: str) -> list[Pod]:
     """Return the pods of the Job or JobSet in `resources`; `uid` is the uid of the Job."""
     kinds = {each["kind"]: each for each in resources}
     if "JobSet" in kinds:
@@ -73,7 +73,7 @@ def pods(resources: list[Resource], hosts: list[LabHost], uid: str) -> list[Pod]
 def _pod(
     kinds: Mapping[str, Resource],
     spec: Resource,
-    host: LabHost,
+    host: Host,
     name: str,
     subdomain: str,
     index: int,
@@ -166,7 +166,7 @@ class NameService:
         Called at every query with the addresses of all clients that have queried that name.
     """
 
-    def __init__(self, lab: Lab, host: LabHost, records: Mapping[str, str], ready: Callable[[set[str]], bool]) -> None:
+    def __init__(self, lab: Lab, host: Host, records: Mapping[str, str], ready: Callable[[set[str]], bool]) -> None:
         with kernel.inside(registry.prefix(lab.name) + host.name):
             self._socket = socket.socket(type=socket.SOCK_DGRAM)
         self._socket.bind((host.address, 53))
