@@ -322,5 +322,15 @@ def test_columns_of_very_different_sizes_take_few_iterations(world, solver, fit_
         assert model.n_iter_ < 40
 
 
+@pytest.mark.parametrize("solver", ["lbfgs", "newton-cg"])
+@pytest.mark.parametrize("classes", LABELS)
+def test_columns_far_from_zero_have_the_optimum_of_centered_columns(world, solver, classes):
+    y = LABELS[classes]
+    expected = rp.LogisticRegression(tol=1e-9).fit(X, y).predict_proba(X)
+    for kind in (np.asarray, csr_matrix):
+        model = rp.LogisticRegression(solver=solver, tol=1e-9, engine=world(2)).fit(kind(X + 1e6), y)
+        np.testing.assert_allclose(model.predict_proba(kind(X + 1e6)), expected, atol=1e-4)
+
+
 def test_the_example_in_the_documentation_runs():
     assert doctest.testmod(logistic).failed == 0

@@ -204,6 +204,10 @@ class DistributedObjective:
         self._request = np.zeros(4 + size)
         self._result = np.zeros(1 + size)
         self.size = size
+        # With an intercept, the solver sees centered columns, whose curvature does not depend on their means.
+        self._center = np.zeros(rows.column_count)
+        if options.fit_intercept:
+            self._center = comm.allreduce(rows.column_sums()) / weight
         self.l1 = self._without_intercept(np.full(size, options.l1_ratio * penalty))
         total, entries = comm.allreduce(np.array([len(rows.probabilities), rows.entry_count]))
         # The classes have a common shift, which the preconditioner removes and an L1 penalty does not.
@@ -211,23 +215,31 @@ class DistributedObjective:
         stride = sample_stride(int(total), int(entries), *self._shape) if has_metric else None
         self._sample: HessianSample | None = None
         if stride is not None:
-            self._sample = rows.sample(stride, float(options.fit_intercept))
+            self._sample = rows.sample(stride, self._center, float(options.fit_intercept))
             self._sample_scale = float(total) / comm.allreduce(len(self._sample.points)) * self._scale
 
     def value(self, at: Reals) -> tuple[float, Reals]:
         """Return the penalized mean loss, and its gradient without the L1 penalty."""
-        self._send_request(LOSS, at)
+        self._send_request(LOSS, self.uncentered(at))
         result = self._evaluate()
-        value, gradient = float(result[0]) * self._scale, result[1:] * self._scale
+        value, gradient = float(result[0]) * self._scale, self._centered_gradient(result[1:] * self._scale)
         penalized = self._without_intercept(at)
         value += 0.5 * self._penalty * float(penalized @ penalized) + float(self.l1 @ np.abs(at))
         return value, self._mask_intercept(gradient + self._penalty * penalized)
 
     def product(self, direction: Reals) -> Reals:
         """Return the Hessian times a direction."""
-        self._send_request(CURVATURE, direction)
-        product = self._evaluate()[1:] * self._scale
+        self._send_request(CURVATURE, self.uncentered(direction))
+        product = self._centered_gradient(self._evaluate()[1:] * self._scale)
         return self._mask_intercept(product + self._penalty * self._without_intercept(direction))
+
+    def centered(self, at: Reals) -> Reals:
+        """Return the weights of the centered columns that give the same scores as the weights of the columns."""
+        return self._with_shifted_intercept(at, 1.0)
+
+    def uncentered(self, at: Reals) -> Reals:
+        """Return the weights of the columns that give the same scores as the weights of the centered columns."""
+        return self._with_shifted_intercept(at, -1.0)
 
     def sample_hessian(self) -> Reals | None:
         """Return the Hessian on a sample of all ranks' rows, per class, (k, d + 1, d + 1)."""
@@ -341,6 +353,17 @@ class DistributedObjective:
             else:
                 self._rows.curvature(at, found)
 
+    def _with_shifted_intercept(self, at: Reals, sign: float) -> Reals:
+        shifted = at.copy().reshape(self._shape)
+        shifted[-1] += sign * (self._center @ shifted[:-1])
+        return shifted.ravel()
+
+    def _centered_gradient(self, gradient: Reals) -> Reals:
+        """Return the gradient by the weights of the centered columns, given the gradient by those of the columns."""
+        found = gradient.reshape(self._shape)
+        found[:-1] -= np.outer(self._center, found[-1])
+        return gradient
+
     def _without_intercept(self, at: Reals) -> Reals:
         """Return a copy of the weights with zero intercepts, which are not penalized."""
         penalized = at.copy().reshape(self._shape)
@@ -378,11 +401,12 @@ def _minimize(
     finally:
         function.end()
     resumed_from = None if saved is None else saved.iteration_count
-    return LogisticResult(iterate.at, iterate.value, iterate.iteration_count, descent.converged, resumed_from)
+    at = function.uncentered(iterate.at)
+    return LogisticResult(at, iterate.value, iterate.iteration_count, descent.converged, resumed_from)
 
 
 def _start_weights(function: DistributedObjective, start: Reals | None) -> Reals:
-    return np.zeros(function.size) if start is None else start.ravel()
+    return np.zeros(function.size) if start is None else function.centered(start.ravel())
 
 
 def _unwrapped(source: Any) -> Any:

@@ -45,8 +45,11 @@ class LogisticRows(Protocol):
     def curvature(self, direction: Reals, product: Reals) -> None:
         """Write the product of a direction and the Hessian at the coefficients of the last `loss` call."""
 
-    def sample(self, stride: int, constant: float) -> HessianSample:
-        """Return every `stride`-th row, with a constant appended for the intercept."""
+    def column_sums(self) -> Reals:
+        """Return the weighted sums of the columns."""
+
+    def sample(self, stride: int, center: Reals, constant: float) -> HessianSample:
+        """Return every `stride`-th row minus the center, with a constant appended for the intercept."""
 
     def scored(self, positions: NDArray[np.int64], coef: Reals) -> tuple[NDArray[np.int64], Reals]:
         """Return the class numbers, (m,), and the scores, (m, k), of some rows."""
@@ -117,11 +120,14 @@ class SparseLogisticRows:
         """Write the Hessian-vector product, as described in `LogisticRows`."""
         kernels.logistic_curvature(self._rows, self.probabilities, direction, product, threads=self._threads)
 
-    def sample(self, stride: int, constant: float) -> HessianSample:
+    def column_sums(self) -> Reals:
+        """Return the weighted sums of the columns."""
+        return np.asarray(self._weights @ self.points)
+
+    def sample(self, stride: int, center: Reals, constant: float) -> HessianSample:
         """Return every `stride`-th row, as described in `LogisticRows`."""
-        return HessianSample(
-            self.points[::stride].toarray(), self._weights[::stride], self.probabilities[::stride], constant
-        )
+        points = self.points[::stride].toarray() - center
+        return HessianSample(points, self._weights[::stride], self.probabilities[::stride], constant)
 
     def scored(self, positions: NDArray[np.int64], coef: Reals) -> tuple[NDArray[np.int64], Reals]:
         """Return the class numbers and scores of some rows, as described in `LogisticRows`."""
@@ -167,9 +173,15 @@ class DenseLogisticRows:
             product[:-1] += block.T @ change
             product[-1] += change.sum(axis=0)
 
-    def sample(self, stride: int, constant: float) -> HessianSample:
+    def column_sums(self) -> Reals:
+        """Return the weighted sums of the columns."""
+        sums = (self._weights[rows] @ block for rows, block in self._blocks())
+        return np.sum(list(sums), axis=0) if len(self.points) else np.zeros(self.column_count)
+
+    def sample(self, stride: int, center: Reals, constant: float) -> HessianSample:
         """Return every `stride`-th row, as described in `LogisticRows`."""
-        return HessianSample(self.points[::stride], self._weights[::stride], self.probabilities[::stride], constant)
+        points = self.points[::stride] - center
+        return HessianSample(points, self._weights[::stride], self.probabilities[::stride], constant)
 
     def scored(self, positions: NDArray[np.int64], coef: Reals) -> tuple[NDArray[np.int64], Reals]:
         """Return the class numbers and scores of some rows, as described in `LogisticRows`."""
