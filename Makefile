@@ -258,11 +258,13 @@ $(VENV)/.built: $(VENV)/.locked pyproject.toml $(RUST_SOURCES)
 	@rm -f $(VENV)/.developed
 	@mv -f $@.began $@
 
+# The small test `tables` selects the features of a build with tests. With other features, the build of the tests would
+# compile the kernels, the links and all crates that use them once more.
 target/debug/.built: $(RUST_SOURCES) | $(VENV)/.python
 	@command -v cargo >/dev/null || { echo "No Rust toolchain was found: install one (cargo must be on the path)" >&2; exit 1; }
 	@mkdir -p $(@D)
 	@touch $@.began
-	$(call FIRST_TIMED,build,$@) cargo build $(CARGO_TESTS) --lib --quiet
+	$(call FIRST_TIMED,build,$@) cargo build $(CARGO_TESTS) --lib --test tables --quiet
 	@mv -f $@.began $@
 
 $(VENV)/.developed: $(VENV)/.locked target/debug/.built pyproject.toml

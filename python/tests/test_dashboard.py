@@ -86,10 +86,13 @@ def test_ranks_report_the_ranks_that_they_wait_for(watched):
 def test_time_is_divided_into_computing_communicating_and_waiting(watched):
     state, _ = watched
 
+    waits = {}
     for rank, *_, busy_s, called_s, waited_s, sent, received, _ in state["ranks"]:
         assert 0 <= waited_s <= called_s <= busy_s
         assert busy_s > 0.9 and sent > 0 and received > 0
-        assert (waited_s < 0.3) == (rank == 1)
+        waits[rank] = waited_s
+    # On a busy machine every rank waits; the others wait for the late rank.
+    assert min(waits, key=waits.__getitem__) == 1
 
 
 def test_bytes_are_reported_by_algorithm_and_by_pair(watched):

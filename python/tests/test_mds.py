@@ -157,11 +157,11 @@ ANNEALED = {"method": "da-smacof", "cooling": 0.6, "n_init": 2}
 )
 def test_the_result_has_the_same_bits_for_any_number_of_workers_and_threads(world, parameters):
     models = [
-        rp.MDS(random_state=3, max_iter=15, engine=world(workers), **parameters).fit(WHOLE) for workers in (1, 2, 3)
+        rp.MDS(random_state=3, max_iter=5, engine=world(workers), **parameters).fit(WHOLE) for workers in (1, 2, 3)
     ]
     for thread_model in ("fork-join", "bsp"):
         options = rp.MDS.Options(thread_model=thread_model)
-        models.append(rp.MDS(random_state=3, max_iter=15, threads=2, options=options, **parameters).fit(WHOLE))
+        models.append(rp.MDS(random_state=3, max_iter=5, threads=2, options=options, **parameters).fit(WHOLE))
 
     for model in models[1:]:
         assert model.embedding_.tobytes() == models[0].embedding_.tobytes()
