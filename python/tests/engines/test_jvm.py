@@ -185,26 +185,31 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
     assert ran.returncode == 0, ran.stderr[-4000:]
     printed = [line for line in ran.stdout.splitlines() if line.split()[0] in KINDS]
     assert printed[0] == "sums [499500.0, 1000.0, 4.0] [499500.0, 1000.0, 4.0]"
-    centers, peers, cost, peer_cost = (line.split(maxsplit=1)[1] for line in printed[1:5])
+    assert printed[1] == "shared [80.0, 80.0] 4"
+    centers, peers, cost, peer_cost = (line.split(maxsplit=1)[1] for line in printed[2:6])
     # Spark's random draws depend on the placement of rows on executors, and may end in a worse optimum.
     is_same = float(cost) == pytest.approx(float(peer_cost), rel=1e-9)
     assert centers == peers if is_same else float(cost) < float(peer_cost)
-    assert printed[5] == "pairs of labels 5"
-    assert printed[6].startswith("read ") and printed[6].endswith(" 5")
-    assert float(printed[7].split()[1]) < 1e-5
-    assert printed[8:10] == ["weighted 2.0", "missing true"]
-    assert printed[10] == "arrow true column 0 has 1 nulls: expected none"
-    assert "expected vectors" in printed[11] and "expected one of features" in printed[12]
-    assert printed[13] == "failed true"
+    assert printed[6] == "summary true [400, 400, 400, 400, 400] x,y,id,point,label"
+    assert printed[7] == "summary false true"
+    assert printed[8] == "pairs of labels 5"
+    assert printed[9].startswith("read ") and printed[9].endswith(" 5")
+    assert float(printed[10].split()[1]) < 1e-5
+    assert printed[11:13] == ["weighted 2.0", "missing true"]
+    assert printed[13] == "arrow true column 0 has 1 nulls: expected none"
+    assert "expected vectors" in printed[14] and "expected one of features" in printed[15]
+    assert printed[16] == "failed true"
     if master != "local[4]":
         # An executor is lost; the remaining ranks do not wait for its ranks' heartbeat timeout.
-        assert int(printed[14].removeprefix("killed ")) < 60
+        assert int(printed[17].removeprefix("killed ")) < 60
 
 
 KINDS = {
     "sums",
+    "shared",
     "centers",
     "cost",
+    "summary",
     "pairs",
     "read",
     "float",

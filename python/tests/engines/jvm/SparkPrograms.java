@@ -12,12 +12,15 @@ import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.Float8Vector;
 import org.apache.arrow.vector.IntVector;
 import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.ml.Pipeline;
 import org.apache.spark.ml.PipelineModel;
 import org.apache.spark.ml.PipelineStage;
 import org.apache.spark.ml.clustering.KMeans;
+import org.apache.spark.ml.clustering.KMeansSummary;
 import org.apache.spark.ml.feature.VectorAssembler;
 import org.apache.spark.ml.linalg.Vector;
+import org.apache.spark.ml.param.ParamMap;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -27,6 +30,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.util.LongAccumulator;
 import org.ripieno.Communicator;
 import org.ripieno.InputException;
 import org.ripieno.Op;
@@ -52,6 +56,7 @@ public final class SparkPrograms {
             .getOrCreate();
     try {
       sums(spark);
+      shared(spark);
       clusters(spark, words[0]);
       arrow();
       refused(spark);
@@ -72,6 +77,26 @@ public final class SparkPrograms {
     JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
     List<double[]> sums = Ripieno.run(context.parallelize(numbers, 7), 2, SparkPrograms::sum);
     System.out.println("sums " + Arrays.toString(sums.get(0)) + " " + Arrays.toString(sums.get(1)));
+  }
+
+  /** Checks that ranks read broadcast variables of Spark and add to its accumulators. */
+  private static void shared(SparkSession spark) {
+    JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
+    Broadcast<double[]> table = context.broadcast(new double[] {10, 20, 30});
+    LongAccumulator added = spark.sparkContext().longAccumulator("rows");
+    List<Double> products =
+        Ripieno.run(
+            context.parallelize(List.of(0, 1, 2, 1), 2),
+            2,
+            (comm, rows) -> {
+              double[] sum = new double[1];
+              while (rows.hasNext()) {
+                sum[0] += table.value()[rows.next()];
+                added.add(1);
+              }
+              return comm.allreduce(sum, Op.SUM)[0];
+            });
+    System.out.println("shared " + products + " " + added.value());
   }
 
   private static double[] sum(Communicator comm, Iterator<Double> rows) {
@@ -106,10 +131,24 @@ public final class SparkPrograms {
     System.out.println("centers " + sorted(peers));
     System.out.println("cost " + model.getTrainingCost());
     System.out.println("cost " + peer.summary().trainingCost());
+    KMeansSummary summary = model.copy(ParamMap.empty()).summary();
+    System.out.println(
+        "summary "
+            + (summary.trainingCost() == model.getTrainingCost() && summary.numIter() == model.getIterationCount())
+            + " "
+            + Arrays.toString(summary.clusterSizes())
+            + " "
+            + String.join(",", summary.predictions().columns()));
 
     String path = Path.of(folder, "model").toString();
     fitted.write().overwrite().save(path);
     PipelineModel loaded = PipelineModel.load(path);
+    RipienoKMeansModel loadedModel = (RipienoKMeansModel) loaded.stages()[1];
+    try {
+      loadedModel.summary();
+    } catch (IllegalStateException described) {
+      System.out.println("summary " + loadedModel.hasSummary() + " " + described.getMessage().contains("was loaded"));
+    }
     Dataset<Row> labeled = loaded.transform(table);
     Dataset<Row> both = labeled.join(peer.transform(vectors).select("id", "prediction"), "id");
     System.out.println("pairs of labels " + both.groupBy("label", "prediction").count().count());
