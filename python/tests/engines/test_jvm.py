@@ -160,6 +160,31 @@ def test_kmeans_of_java_has_the_bits_of_pythons(ranks, size):
         assert int(each[1]) & 0xFFFFFFFF == number
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_pagerank_of_java_equals_pythons(ranks, size):
+    state, edges, weights = 7, [], []
+    for edge in range(3000):
+        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        source = (state >> 8) % 90
+        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        edges.append((source, (state >> 8) % 120 + edge % 2 * 10_000_000_000))
+        weights.append((state >> 20) % 5)
+    edges = np.array(edges)
+    java = [ranks(rank, size, "pagerank") for rank in range(size)]
+    printed = [_output_lines(process) for process in java]
+    graphs = [edges, (edges[:, 0], edges[:, 1], np.array(weights, float))]
+    for graph, lines in zip(graphs, zip(*printed, strict=True), strict=True):
+        model = rp.PageRank(workers=size).fit(rp.Graph(graph))
+        found = {
+            int(vertex): float(rank)
+            for line in lines
+            for vertex, rank in (pair.split("=") for pair in line.split()[1:])
+        }
+        assert sorted(found) == model.vertices_.tolist()
+        assert [found[vertex] for vertex in model.vertices_.tolist()] == pytest.approx(model.ranks_, abs=1e-9, rel=1e-9)
+        assert {line.split()[0] for line in lines} == {str(model.n_iter_)}
+
+
 def test_a_rank_that_is_killed_is_named_to_ranks_of_java(ranks):
     size = 3
     java = [ranks(rank, size, "failing") for rank in range(size)]
