@@ -221,12 +221,17 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
     assert printed[9].startswith("read ") and printed[9].endswith(" 5")
     assert float(printed[10].split()[1]) < 1e-5
     assert printed[11:13] == ["weighted 2.0", "missing true"]
-    assert printed[13] == "arrow true column 0 has 1 nulls: expected none"
-    assert "expected vectors" in printed[14] and "expected one of features" in printed[15]
-    assert printed[16] == "failed true"
+    ranks = rp.PageRank().fit(np.array([[0, 2], [1, 2], [2, 0]])).ranks_
+    for line in printed[13:15]:
+        found = [float(pair.split("=")[1]) for pair in line.split()[1:]]
+        assert found == pytest.approx(ranks, abs=1e-9)
+    assert printed[15] == "pagerank srcCol=from: expected one of src, to"
+    assert printed[16] == "arrow true column 0 has 1 nulls: expected none"
+    assert "expected vectors" in printed[17] and "expected one of features" in printed[18]
+    assert printed[19] == "failed true"
     if master != "local[4]":
         # An executor is lost; the remaining ranks do not wait for its ranks' heartbeat timeout.
-        assert int(printed[17].removeprefix("killed ")) < 60
+        assert int(printed[20].removeprefix("killed ")) < 60
 
 
 KINDS = {
@@ -240,6 +245,7 @@ KINDS = {
     "float",
     "weighted",
     "missing",
+    "pagerank",
     "arrow",
     "refused",
     "failed",

@@ -39,6 +39,7 @@ import org.ripieno.spark.ArrowPoints;
 import org.ripieno.spark.Ripieno;
 import org.ripieno.spark.RipienoKMeans;
 import org.ripieno.spark.RipienoKMeansModel;
+import org.ripieno.spark.RipienoPageRank;
 
 /** Test programs on Spark: SparkPrograms FOLDER, started by spark-submit. */
 public final class SparkPrograms {
@@ -58,6 +59,7 @@ public final class SparkPrograms {
       sums(spark);
       shared(spark);
       clusters(spark, words[0]);
+      pagerank(spark, words[0]);
       arrow();
       refused(spark);
       failing(spark);
@@ -163,6 +165,30 @@ public final class SparkPrograms {
       read.fit(vectors.withColumn("weight", when(col("id").equalTo(7), null).otherwise(1)));
     } catch (Exception missing) {
       System.out.println("missing " + missing.getMessage().contains("expected a finite weight of 0 or more"));
+    }
+  }
+
+  private static void pagerank(SparkSession spark, String folder) throws Exception {
+    // The edges (0, 2), (1, 2) and (2, 0), some of them twice.
+    Dataset<Row> edges =
+        spark.range(6).select(col("id").mod(3).as("src"), when(col("id").mod(3).equalTo(2), 0).otherwise(2).as("to"));
+    RipienoPageRank ours = new RipienoPageRank().setDstCol("to").setWorkers(2);
+    String path = Path.of(folder, "pagerank").toString();
+    ours.write().overwrite().save(path);
+    for (Dataset<Row> ranks :
+        List.of(
+            RipienoPageRank.load(path).transform(edges),
+            ours.copy(ParamMap.empty()).setWeightCol("w").transform(edges.withColumn("w", col("src").plus(1))))) {
+      StringBuilder described = new StringBuilder();
+      for (Row row : ranks.orderBy("id").collectAsList()) {
+        described.append(String.format(" %d=%.12f", row.getLong(0), row.getDouble(1)));
+      }
+      System.out.println("pagerank" + described);
+    }
+    try {
+      ours.setSrcCol("from").transform(edges);
+    } catch (IllegalArgumentException described) {
+      System.out.println("pagerank " + described.getMessage());
     }
   }
 

@@ -22,8 +22,8 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The model that {@link RipienoKMeans} fits. Its whole state is saved as parameters, except for the {@link #summary}, as
- * in MLlib.
+ * The model that {@link RipienoKMeans} fits. Its whole state is saved as parameters, except for the {@link #summary},
+ * as in MLlib.
  */
 public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements DefaultParamsWritable {
   private static final long serialVersionUID = 1;
