@@ -3,7 +3,7 @@
 use crate::errors::{MethodError, with_exceptions};
 use crate::memory::{DirectRegion, HeldBuffers};
 use crate::rendezvous::text;
-use jni::objects::{JClass, JLongArray, JObject, JString};
+use jni::objects::{JClass, JIntArray, JLongArray, JObject, JString};
 use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, EnvUnowned};
 use ripieno::{
@@ -19,7 +19,7 @@ const OPS: [Op; 7] = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::And, Op::Or, Op::
 /// Return the communicator at an address.
 ///
 /// # Safety
-/// `meet` must have created it, and it must not be freed during `'a`. Java frees it when no thread can call it any
+/// `meet`, `split` or `group` must have created it, and it must not be freed during `'a`. Java frees it when no thread can call it any
 /// more.
 pub unsafe fn at<'a>(communicator: jlong) -> &'a Communicator {
     unsafe { &*(communicator as *const Communicator) }
@@ -207,6 +207,65 @@ extern "system" fn Java_org_ripieno_Native_barrier<'local>(
     with_exceptions(env, |_| Ok(unsafe { at(communicator) }.barrier(None)?));
 }
 
+/// Split the ranks by color, and return the communicator of this rank's color, or 0 for a negative color.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_split<'local>(
+    env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+    color: jint,
+    key: jlong,
+) -> jlong {
+    with_exceptions(env, |_| {
+        // SAFETY: Java passes the address of a live communicator.
+        let part = unsafe { at(communicator) }.split(u32::try_from(color).ok(), key)?;
+        Ok(part.map_or(0, |part| Box::into_raw(Box::new(part)) as jlong))
+    })
+}
+
+/// Create the communicator of some ranks.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_group<'local>(
+    env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+    members: JIntArray<'local>,
+) -> jlong {
+    with_exceptions(env, |env| {
+        let mut ranks = vec![0; members.len(env)?];
+        members.get_region(env, 0, &mut ranks)?;
+        let members: Option<Vec<usize>> = ranks.iter().map(|&rank| usize::try_from(rank).ok()).collect();
+        let Some(members) = members else {
+            return Err(MethodError::Input(format!("ranks={ranks:?}: expected ranks of 0 or more")));
+        };
+        // SAFETY: Java passes the address of a live communicator.
+        let group = unsafe { at(communicator) }.group(&members)?;
+        Ok(Box::into_raw(Box::new(group)) as jlong)
+    })
+}
+
+/// Return this rank in a communicator.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_rank<'local>(
+    env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+) -> jint {
+    // SAFETY: Java passes the address of a live communicator.
+    with_exceptions(env, |_| Ok(unsafe { at(communicator) }.rank() as jint))
+}
+
+/// Return the number of ranks in a communicator.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_size<'local>(
+    env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+) -> jint {
+    // SAFETY: Java passes the address of a live communicator.
+    with_exceptions(env, |_| Ok(unsafe { at(communicator) }.world_size() as jint))
+}
+
 /// Report to the other ranks that this rank cannot continue, with the cause.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_abort<'local>(
@@ -246,7 +305,7 @@ extern "system" fn Java_org_ripieno_Native_free<'local>(
     communicator: jlong,
 ) {
     with_exceptions(env, |_| {
-        // SAFETY: Java frees the communicator from `meet` once, when no thread can call it any more.
+        // SAFETY: Java frees the communicator from `meet`, `split` or `group` once, when no thread can call it any more.
         drop(unsafe { Box::from_raw(communicator as *mut Communicator) });
         Ok(())
     });

@@ -161,6 +161,31 @@ def test_kmeans_of_java_has_the_bits_of_pythons(ranks, size):
         assert int(each[1]) & 0xFFFFFFFF == number
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_pagerank_of_java_equals_pythons(ranks, size):
+    state, edges, weights = 7, [], []
+    for edge in range(3000):
+        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        source = (state >> 8) % 90
+        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        edges.append((source, (state >> 8) % 120 + edge % 2 * 10_000_000_000))
+        weights.append((state >> 20) % 5)
+    edges = np.array(edges)
+    java = [ranks(rank, size, "pagerank") for rank in range(size)]
+    printed = [_output_lines(process) for process in java]
+    graphs = [edges, (edges[:, 0], edges[:, 1], np.array(weights, float))]
+    for graph, lines in zip(graphs, zip(*printed, strict=True), strict=True):
+        model = rp.PageRank(workers=size).fit(rp.Graph(graph))
+        found = {
+            int(vertex): float(rank)
+            for line in lines
+            for vertex, rank in (pair.split("=") for pair in line.split()[1:])
+        }
+        assert sorted(found) == model.vertices_.tolist()
+        assert [found[vertex] for vertex in model.vertices_.tolist()] == pytest.approx(model.ranks_, abs=1e-9, rel=1e-9)
+        assert {line.split()[0] for line in lines} == {str(model.n_iter_)}
+
+
 def test_a_rank_that_is_killed_is_named_to_ranks_of_java(ranks):
     size = 3
     java = [ranks(rank, size, "failing") for rank in range(size)]
@@ -186,36 +211,47 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
     assert ran.returncode == 0, ran.stderr[-4000:]
     printed = [line for line in ran.stdout.splitlines() if line.split()[0] in KINDS]
     assert printed[0] == "sums [499500.0, 1000.0, 4.0] [499500.0, 1000.0, 4.0]"
-    centers, peers, cost, peer_cost = (line.split(maxsplit=1)[1] for line in printed[1:5])
+    assert printed[1] == "shared [80.0, 80.0] 4"
+    centers, peers, cost, peer_cost = (line.split(maxsplit=1)[1] for line in printed[2:6])
     # Spark's random draws depend on the placement of rows on executors, and may end in a worse optimum.
     is_same = float(cost) == pytest.approx(float(peer_cost), rel=1e-9)
     assert centers == peers if is_same else float(cost) < float(peer_cost)
-    assert printed[5] == "pairs of labels 5"
-    assert printed[6].startswith("read ") and printed[6].endswith(" 5")
-    assert float(printed[7].split()[1]) < 1e-5
-    assert printed[8:10] == ["weighted 2.0", "missing true"]
-    assert printed[10] == "arrow true column 0 has 1 nulls: expected none"
-    assert "expected vectors" in printed[11] and "expected one of features" in printed[12]
+    assert printed[6] == "summary true [400, 400, 400, 400, 400] x,y,id,point,label"
+    assert printed[7] == "summary false true"
+    assert printed[8] == "pairs of labels 5"
+    assert printed[9].startswith("read ") and printed[9].endswith(" 5")
+    assert float(printed[10].split()[1]) < 1e-5
+    assert printed[11:13] == ["weighted 2.0", "missing true"]
+    ranks = rp.PageRank().fit(np.array([[0, 2], [1, 2], [2, 0]])).ranks_
+    for line in printed[13:15]:
+        found = [float(pair.split("=")[1]) for pair in line.split()[1:]]
+        assert found == pytest.approx(ranks, abs=1e-9)
+    assert printed[15] == "pagerank srcCol=from: expected one of src, to"
+    assert printed[16] == "arrow true column 0 has 1 nulls: expected none"
+    assert "expected vectors" in printed[17] and "expected one of features" in printed[18]
     # Spark itself would ask for the slots for ten minutes.
     few = re.fullmatch(
-        r"slots (\d+) Spark has too few slots for 99 ranks: 4 in all; request fewer workers, .*", printed[13]
+        r"slots (\d+) Spark has too few slots for 99 ranks: 4 in all; request fewer workers, .*", printed[19]
     )
-    assert few is not None and int(few[1]) < 60, printed[13]
-    assert printed[14] == "failed true"
+    assert few is not None and int(few[1]) < 60, printed[19]
+    assert printed[20] == "failed true"
     if master != "local[4]":
         # An executor is lost; the remaining ranks do not wait for its ranks' heartbeat timeout.
-        assert int(printed[15].removeprefix("killed ")) < 60
+        assert int(printed[21].removeprefix("killed ")) < 60
 
 
 KINDS = {
     "sums",
+    "shared",
     "centers",
     "cost",
+    "summary",
     "pairs",
     "read",
     "float",
     "weighted",
     "missing",
+    "pagerank",
     "arrow",
     "refused",
     "slots",

@@ -6,6 +6,8 @@ import org.ripieno.Communicator;
 import org.ripieno.KMeans;
 import org.ripieno.KMeansModel;
 import org.ripieno.Op;
+import org.ripieno.PageRank;
+import org.ripieno.PageRankModel;
 import org.ripieno.Points;
 import org.ripieno.RankFailedException;
 
@@ -21,6 +23,7 @@ public final class Rank {
       switch (words[4]) {
         case "sums" -> sums(comm);
         case "kmeans" -> kmeans(comm);
+        case "pagerank" -> pagerank(comm);
         default -> failing(comm);
       }
     }
@@ -68,6 +71,38 @@ public final class Rank {
         }
       }
       System.out.println(model.iterationCount() + " " + Arrays.hashCode(model.labels()) + " " + described);
+    }
+  }
+
+  /** Draws the edges of the test, with parallel edges, loops and vertices without out-edges. */
+  private static void pagerank(Communicator comm) {
+    int count = 3000;
+    long[] sources = new long[count];
+    long[] targets = new long[count];
+    double[] weights = new double[count];
+    long state = 7;
+    for (int edge = 0; edge < count; edge++) {
+      state = (state * 1103515245 + 12345) & 0x7fffffff;
+      sources[edge] = (state >> 8) % 90;
+      state = (state * 1103515245 + 12345) & 0x7fffffff;
+      targets[edge] = (state >> 8) % 120 + (edge % 2) * 10_000_000_000L;
+      weights[edge] = (state >> 20) % 5;
+    }
+    int begin = count * comm.rank() / comm.size();
+    int end = count * (comm.rank() + 1) / comm.size();
+    for (double[] each : new double[][] {null, weights}) {
+      PageRankModel model =
+          new PageRank()
+              .fit(
+                  comm,
+                  Arrays.copyOfRange(sources, begin, end),
+                  Arrays.copyOfRange(targets, begin, end),
+                  each == null ? null : Arrays.copyOfRange(each, begin, end));
+      StringBuilder described = new StringBuilder().append(model.iterationCount());
+      for (int vertex = 0; vertex < model.vertices().length; vertex++) {
+        described.append(' ').append(model.vertices()[vertex]).append('=').append(model.ranks()[vertex]);
+      }
+      System.out.println(described);
     }
   }
 

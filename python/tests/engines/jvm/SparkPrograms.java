@@ -12,12 +12,15 @@ import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.Float8Vector;
 import org.apache.arrow.vector.IntVector;
 import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.ml.Pipeline;
 import org.apache.spark.ml.PipelineModel;
 import org.apache.spark.ml.PipelineStage;
 import org.apache.spark.ml.clustering.KMeans;
+import org.apache.spark.ml.clustering.KMeansSummary;
 import org.apache.spark.ml.feature.VectorAssembler;
 import org.apache.spark.ml.linalg.Vector;
+import org.apache.spark.ml.param.ParamMap;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -27,6 +30,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.util.LongAccumulator;
 import org.ripieno.Communicator;
 import org.ripieno.InputException;
 import org.ripieno.Op;
@@ -36,6 +40,7 @@ import org.ripieno.spark.ArrowPoints;
 import org.ripieno.spark.Ripieno;
 import org.ripieno.spark.RipienoKMeans;
 import org.ripieno.spark.RipienoKMeansModel;
+import org.ripieno.spark.RipienoPageRank;
 
 /** Test programs on Spark: SparkPrograms FOLDER, started by spark-submit. */
 public final class SparkPrograms {
@@ -53,7 +58,9 @@ public final class SparkPrograms {
             .getOrCreate();
     try {
       sums(spark);
+      shared(spark);
       clusters(spark, words[0]);
+      pagerank(spark, words[0]);
       arrow();
       refused(spark);
       slots(spark);
@@ -74,6 +81,26 @@ public final class SparkPrograms {
     JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
     List<double[]> sums = Ripieno.run(context.parallelize(numbers, 7), 2, SparkPrograms::sum);
     System.out.println("sums " + Arrays.toString(sums.get(0)) + " " + Arrays.toString(sums.get(1)));
+  }
+
+  /** Checks that ranks read broadcast variables of Spark and add to its accumulators. */
+  private static void shared(SparkSession spark) {
+    JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
+    Broadcast<double[]> table = context.broadcast(new double[] {10, 20, 30});
+    LongAccumulator added = spark.sparkContext().longAccumulator("rows");
+    List<Double> products =
+        Ripieno.run(
+            context.parallelize(List.of(0, 1, 2, 1), 2),
+            2,
+            (comm, rows) -> {
+              double[] sum = new double[1];
+              while (rows.hasNext()) {
+                sum[0] += table.value()[rows.next()];
+                added.add(1);
+              }
+              return comm.allreduce(sum, Op.SUM)[0];
+            });
+    System.out.println("shared " + products + " " + added.value());
   }
 
   private static double[] sum(Communicator comm, Iterator<Double> rows) {
@@ -108,10 +135,24 @@ public final class SparkPrograms {
     System.out.println("centers " + sorted(peers));
     System.out.println("cost " + model.getTrainingCost());
     System.out.println("cost " + peer.summary().trainingCost());
+    KMeansSummary summary = model.copy(ParamMap.empty()).summary();
+    System.out.println(
+        "summary "
+            + (summary.trainingCost() == model.getTrainingCost() && summary.numIter() == model.getIterationCount())
+            + " "
+            + Arrays.toString(summary.clusterSizes())
+            + " "
+            + String.join(",", summary.predictions().columns()));
 
     String path = Path.of(folder, "model").toString();
     fitted.write().overwrite().save(path);
     PipelineModel loaded = PipelineModel.load(path);
+    RipienoKMeansModel loadedModel = (RipienoKMeansModel) loaded.stages()[1];
+    try {
+      loadedModel.summary();
+    } catch (IllegalStateException described) {
+      System.out.println("summary " + loadedModel.hasSummary() + " " + described.getMessage().contains("was loaded"));
+    }
     Dataset<Row> labeled = loaded.transform(table);
     Dataset<Row> both = labeled.join(peer.transform(vectors).select("id", "prediction"), "id");
     System.out.println("pairs of labels " + both.groupBy("label", "prediction").count().count());
@@ -126,6 +167,30 @@ public final class SparkPrograms {
       read.fit(vectors.withColumn("weight", when(col("id").equalTo(7), null).otherwise(1)));
     } catch (Exception missing) {
       System.out.println("missing " + missing.getMessage().contains("expected a finite weight of 0 or more"));
+    }
+  }
+
+  private static void pagerank(SparkSession spark, String folder) throws Exception {
+    // The edges (0, 2), (1, 2) and (2, 0), some of them twice.
+    Dataset<Row> edges =
+        spark.range(6).select(col("id").mod(3).as("src"), when(col("id").mod(3).equalTo(2), 0).otherwise(2).as("to"));
+    RipienoPageRank ours = new RipienoPageRank().setDstCol("to").setWorkers(2);
+    String path = Path.of(folder, "pagerank").toString();
+    ours.write().overwrite().save(path);
+    for (Dataset<Row> ranks :
+        List.of(
+            RipienoPageRank.load(path).transform(edges),
+            ours.copy(ParamMap.empty()).setWeightCol("w").transform(edges.withColumn("w", col("src").plus(1))))) {
+      StringBuilder described = new StringBuilder();
+      for (Row row : ranks.orderBy("id").collectAsList()) {
+        described.append(String.format(" %d=%.12f", row.getLong(0), row.getDouble(1)));
+      }
+      System.out.println("pagerank" + described);
+    }
+    try {
+      ours.setSrcCol("from").transform(edges);
+    } catch (IllegalArgumentException described) {
+      System.out.println("pagerank " + described.getMessage());
     }
   }
 

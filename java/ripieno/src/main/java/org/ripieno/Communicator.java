@@ -26,10 +26,10 @@ public final class Communicator implements AutoCloseable {
   private final int size;
   private final Cleaner.Cleanable cleanable;
 
-  Communicator(long address, int rank, int size) {
+  Communicator(long address) {
     this.address = address;
-    this.rank = rank;
-    this.size = size;
+    rank = Native.rank(address);
+    size = Native.size(address);
     cleanable = NativeCleaner.register(this, address, Native::free);
   }
 
@@ -276,6 +276,38 @@ public final class Communicator implements AutoCloseable {
   /** Regroup rows with several threads. */
   public KeyedRows regroup(KeyedRows rows, Combine combine, int threads) {
     return rows.regrouped(this, combine, threads);
+  }
+
+  /** Split the ranks by color; ranks of one color keep their order. */
+  public Communicator split(int color) {
+    return split(color, 0);
+  }
+
+  /**
+   * Split the ranks by color. Every rank must call this method. The ranks of one color form a communicator, which uses
+   * the links of this one and is closed with the communicator of all ranks.
+   *
+   * @param color the same on the ranks of a new communicator; a negative color stands for no communicator
+   * @param key orders the ranks of a color; ranks with equal keys keep their order
+   * @return the communicator of this rank's color, or null for a negative color
+   */
+  public Communicator split(int color, long key) {
+    long part = Native.split(address, color, key);
+    Reference.reachabilityFence(this);
+    return part == 0 ? null : new Communicator(part);
+  }
+
+  /**
+   * Create the communicator of some ranks. Only these ranks call this method, with equal arguments. The new
+   * communicator uses the links of this one and is closed with the communicator of all ranks.
+   *
+   * @param ranks ranks of this communicator, each once and with this rank, in their new order
+   * @throws InputException if the ranks are invalid
+   */
+  public Communicator group(int... ranks) {
+    Communicator group = new Communicator(Native.group(address, ranks));
+    Reference.reachabilityFence(this);
+    return group;
   }
 
   /** Report to all ranks that this rank cannot continue. Their calls end with a {@link RankFailedException}. */

@@ -71,6 +71,14 @@ final class Native {
 
   static native void barrier(long communicator);
 
+  static native long split(long communicator, int color, long key);
+
+  static native long group(long communicator, int[] ranks);
+
+  static native int rank(long communicator);
+
+  static native int size(long communicator);
+
   static native void abort(long communicator, String cause, String traceback);
 
   static native void close(long communicator);

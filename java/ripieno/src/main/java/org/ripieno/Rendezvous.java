@@ -113,7 +113,7 @@ public final class Rendezvous {
             folder,
             storeHost,
             storePort);
-    return new Communicator(address, rank, size);
+    return new Communicator(address);
   }
 
   private static int checkedPort(int port) {

@@ -139,7 +139,8 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
               }
             });
     RankResult result = results.get(0);
-    RipienoKMeansModel model = new RipienoKMeansModel(uid, result.centroids, result.inertia, result.iterationCount);
+    RipienoKMeansModel model =
+        new RipienoKMeansModel(uid, result.centroids, result.inertia, result.iterationCount, dataset);
     return copyValues(model.setParent(this), ParamMap.empty());
   }
 

@@ -4,6 +4,7 @@ import static org.apache.spark.sql.functions.col;
 import static org.apache.spark.sql.functions.udf;
 
 import org.apache.spark.ml.Model;
+import org.apache.spark.ml.clustering.KMeansSummary;
 import org.apache.spark.ml.linalg.Vector;
 import org.apache.spark.ml.param.DoubleArrayArrayParam;
 import org.apache.spark.ml.param.DoubleParam;
@@ -20,7 +21,10 @@ import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** The model that {@link RipienoKMeans} fits. Its whole state is saved as parameters. */
+/**
+ * The model that {@link RipienoKMeans} fits. Its whole state is saved as parameters, except for the {@link #summary},
+ * as in MLlib.
+ */
 public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements DefaultParamsWritable {
   private static final long serialVersionUID = 1;
 
@@ -30,6 +34,9 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
   private final IntParam iterationCount;
   private final Param<String> featuresCol;
   private final Param<String> predictionCol;
+
+  /** The table of the fit, or null for a loaded model. */
+  private transient Dataset<?> table;
 
   /** Create a model without centroids, for the reader. */
   public RipienoKMeansModel(String uid) {
@@ -43,8 +50,9 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
     setDefault(predictionCol, "prediction");
   }
 
-  RipienoKMeansModel(String uid, double[][] centroids, double cost, int iterations) {
+  RipienoKMeansModel(String uid, double[][] centroids, double cost, int iterations, Dataset<?> table) {
     this(uid);
+    this.table = table;
     set(clusterCenters, centroids);
     set(trainingCost, cost);
     set(iterationCount, iterations);
@@ -75,6 +83,30 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
     return (Integer) $(iterationCount);
   }
 
+  /** Return whether the model has a summary: it was fitted in this process, not loaded. */
+  public boolean hasSummary() {
+    return table != null;
+  }
+
+  /**
+   * Return the summary of the fit, as MLlib has it: predictions, cluster sizes, training cost and iteration count.
+   * Predictions and sizes are computed when they are used.
+   *
+   * @throws IllegalStateException if the model was loaded
+   */
+  public KMeansSummary summary() {
+    if (!hasSummary()) {
+      throw new IllegalStateException(uid + " was loaded: expected a fitted model, because summaries are not saved");
+    }
+    return new KMeansSummary(
+        transform(table),
+        $(predictionCol),
+        $(featuresCol),
+        getClusterCenters().length,
+        getIterationCount(),
+        getTrainingCost());
+  }
+
   /** Return the index of the centroid nearest to a point; ties go to the first. */
   public int predict(Vector point) {
     return nearest(getClusterCenters(), point.toArray());
@@ -96,7 +128,9 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
 
   @Override
   public RipienoKMeansModel copy(ParamMap extra) {
-    return this.<RipienoKMeansModel>defaultCopy(extra).setParent(parent());
+    RipienoKMeansModel copied = defaultCopy(extra);
+    copied.table = table;
+    return copied.setParent(parent());
   }
 
   @Override
