@@ -73,6 +73,19 @@ def test_the_report_of_a_failed_rank_overrides_reports_of_its_victims():
     assert (supervisor.verdict.culprit, supervisor.verdict.witness) == (3, 3)
 
 
+def test_a_rank_that_ends_while_the_others_meet_overrides_the_error_of_a_rank_that_cannot_reach_it():
+    supervisor = Supervisor(4, Policy(is_script=True), 0.0)
+    for rank in range(4):
+        supervisor.meets(rank)
+    supervisor.fails(1, "cannot reach rank 2")
+    supervisor.tick(0.0)
+    assert supervisor.verdict is None
+    supervisor.set_time(0.01)
+    supervisor.ends(2, "killed by SIGKILL", was_killed=True)
+    supervisor.tick(limits.OTHER_REPORTS_S)
+    assert (supervisor.verdict.culprit, supervisor.verdict.cause) == (2, "killed by SIGKILL")
+
+
 def test_a_report_of_the_engine_overrides_the_order_of_closed_connections():
     supervisor = supervisor_after(("leaves", 0), ("leaves", 2), ("engine_reports", 2, "its node is lost"))
     for rank in (1, 3):

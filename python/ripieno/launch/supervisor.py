@@ -201,7 +201,10 @@ class _Weight(Enum):
 
 @dataclass(frozen=True)
 class _Evidence:
-    """Evidence of a failure of `rank`: `opens` is whether it opens the window, `by` the reporting rank."""
+    """Evidence of a failure of `rank`: `opens` is whether it opens the window, `by` the reporting rank.
+
+    A rank that fails while it meets the others (`was_meeting`) may be a victim of another rank that has ended.
+    """
 
     weight: _Weight
     rank: int | None
@@ -210,6 +213,7 @@ class _Evidence:
     by: int | None = None
     opens: bool = True
     is_silence: bool = False
+    was_meeting: bool = False
 
 
 @dataclass(frozen=True)
@@ -333,10 +337,10 @@ class Supervisor:
         if each.state is RankState.LOST:
             # The others may have continued without it.
             return
-        can_continue = self._can_continue_without(rank)
+        can_continue, was_meeting = self._can_continue_without(rank), each.state is RankState.MEETING
         each.state, each.cause, each.culprit = RankState.FAILED, cause, culprit
         if culprit is None:
-            self._add(_Weight.CERTAIN, rank, cause, by=rank)
+            self._add(_Weight.CERTAIN, rank, cause, by=rank, was_meeting=was_meeting)
             return
         is_spared = self._has_replica(rank) and self._has_replica(culprit)
         self._accuse(
@@ -546,7 +550,7 @@ class Supervisor:
         by_weight = {weight: [each for each in self._evidence if each.weight is weight] for weight in _Weight}
         certain, engine, accusations = by_weight.values()
         if certain:
-            first = min(certain, key=lambda each: each.at)
+            first = min(certain, key=lambda each: (each.was_meeting, each.at))
             if first.rank is None:
                 return Verdict(Ending.ABANDONED)
             return Verdict(Ending.FAILED, first.rank, first.cause + self._lost_before(first.rank), first.by)
@@ -705,9 +709,10 @@ class Supervisor:
         by: int | None = None,
         opens: bool = True,
         is_silence: bool = False,
+        was_meeting: bool = False,
     ) -> None:
         opens = opens and not self.policy.is_independent
-        self._evidence.append(_Evidence(weight, rank, cause, self._clock.now, by, opens, is_silence))
+        self._evidence.append(_Evidence(weight, rank, cause, self._clock.now, by, opens, is_silence, was_meeting))
 
     def _at(self, rank: int) -> _Rank | None:
         # Ranks may name a rank of another communicator.
