@@ -55,17 +55,17 @@ def noted(name: str) -> Iterator[list[str]]:
 class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]  # it is generic to type checkers only
     """A handler that writes to the current `sys.stderr`, also after a program has replaced it."""
 
-    def __init__(self, process_name: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter(f"%(asctime)s %(name)s{process_name}: %(message)s", "%H:%M:%S"))
+        self.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
         super().emit(record)
 
 
-def show(level: str, process_name: str = "") -> None:
-    """Print log records of this process, and of its child processes, on stderr, prefixed with the process's name.
+def show(level: str) -> None:
+    """Print log records of this process, and of its child processes, on stderr.
 
     Raises
     ------
@@ -77,16 +77,16 @@ def show(level: str, process_name: str = "") -> None:
     os.environ[VARIABLE] = level.upper()
     root.setLevel(level.upper())
     if not any(isinstance(handler, StderrHandler) for handler in root.handlers):
-        root.addHandler(StderrHandler(process_name))
+        root.addHandler(StderrHandler())
         # Otherwise the handlers of the program would print the record a second time.
         root.propagate = False
 
 
-def show_if_set(process_name: str = "") -> None:
+def show_if_set() -> None:
     """Call `show` if RIPIENO_LOG is set."""
     level = os.environ.get(VARIABLE)
     if level:
-        show(level, process_name)
+        show(level)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -85,10 +86,8 @@ def open_mpi() -> Mpi:
         If it is not installed.
     """
     pairs = ("mpirun.openmpi", "mpicc.openmpi"), ("mpirun", "mpicc")
-    found = _newest("Open MPI", r"\(Open MPI\) ([0-9.]+)", "libopenmpi-dev", "openmpi", *pairs)
-    if found is None:
-        raise Skipped("Open MPI is not installed: apt-get install openmpi-bin libopenmpi-dev, or make bench")
-    return found
+    remedy = "apt-get install openmpi-bin libopenmpi-dev, or make bench"
+    return _newest("Open MPI", r"\(Open MPI\) ([0-9.]+)", "libopenmpi-dev", "openmpi", pairs, remedy)
 
 
 @cache
@@ -101,10 +100,8 @@ def mpich() -> Mpi:
         If it is not installed.
     """
     pairs = ("mpirun.mpich", "mpicc.mpich"), ("mpiexec.hydra", "mpicc"), ("mpirun", "mpicc")
-    found = _newest("MPICH", r"HYDRA[^\0]*?Version: +([0-9.]+)", "libmpich-dev", "mpich", *pairs)
-    if found is None:
-        raise Skipped("MPICH is not installed: apt-get install mpich libmpich-dev, or make bench")
-    return found
+    remedy = "apt-get install mpich libmpich-dev, or make bench"
+    return _newest("MPICH", r"HYDRA[^\0]*?Version: +([0-9.]+)", "libmpich-dev", "mpich", pairs, remedy)
 
 
 @cache
@@ -116,11 +113,8 @@ def intel_mpi() -> Mpi:
     Skipped
         If it or MPICH is not installed.
     """
-    found = _newest(
-        "Intel MPI", r"Intel\(R\) MPI Library.*Version ([0-9.]+)", "libmpich-dev", "impi-rt", ("mpiexec.hydra",)
-    )
-    if found is None:
-        raise Skipped("Intel MPI is not installed: make bench")
+    version = r"Intel\(R\) MPI Library.*Version ([0-9.]+)"
+    found = _newest("Intel MPI", version, "libmpich-dev", "impi-rt", [("mpiexec.hydra",)], "make bench")
     try:
         compiler = mpich().compiler
     except Skipped as why:
@@ -209,7 +203,7 @@ def java_archive(source: Path, libraries: Path) -> Path:
     return archive
 
 
-def _newest(name: str, version: str, headers: str, wheel: str, *programs: tuple[str, ...]) -> Mpi | None:
+def _newest(name: str, version: str, headers: str, wheel: str, programs: Iterable[tuple[str, ...]], remedy: str) -> Mpi:
     """Return the newest MPI on the path, among the wheels of `make bench`, or next to this interpreter.
 
     `version` is a pattern of the output of `--version` with the version as its group. Each of `programs` names a
@@ -226,7 +220,9 @@ def _newest(name: str, version: str, headers: str, wheel: str, *programs: tuple[
                     numbers = tuple(int(each) for each in found_version[1].split(".") if each)
                     found.append(Mpi(name, numbers, launcher, compiler, headers))
                     break
-    return max(found, key=lambda mpi: mpi.version, default=None)
+    if not found:
+        raise Skipped(f"{name} is not installed: {remedy}")
+    return max(found, key=lambda mpi: mpi.version)
 
 
 @cache

@@ -351,10 +351,10 @@ def input_errors(path: str, at: str = "") -> Iterator[None]:
         raise InputError(f"{path} cannot be read{at}: {error}") from error
 
 
-def expand(name: PathLike, kinds: Collection[str] | None = None) -> list[str]:
+def expand(name: PathLike) -> list[str]:
     """Return the files of a path, a folder, a glob or a URL of these, as absolute paths or URLs.
 
-    For a folder these are the files of certain kinds, or all files, in it or in its folders. Names that begin with "_"
+    For a folder these are all files in it or in its folders. Names that begin with "_"
     or "." are skipped in folders, and in globs that do not name them.
 
     Raises
@@ -362,7 +362,7 @@ def expand(name: PathLike, kinds: Collection[str] | None = None) -> list[str]:
     InputError
         There are no files, or a folder has folders such as ``year=2024``.
     """
-    return [path for path, keys in expand_keyed(name, kinds) if _has_no_key(path, keys)]
+    return [path for path, keys in expand_keyed(name) if _has_no_key(path, keys)]
 
 
 def expand_keyed(name: PathLike, kinds: Collection[str] | None = None) -> list[tuple[str, Keys]]:

@@ -6,7 +6,6 @@ A launcher tolerates the death of a rank with a live replica. See `ripieno.comm.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from numbers import Integral
 
 from ripieno.errors import InputError
@@ -25,6 +24,6 @@ def replicas_of(rank: int, workers: int, replicas: int) -> range:
     return range(rank % logical_count, workers, logical_count)
 
 
-def replicas_environment(replicas: int, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables that replicas need: all replicas use the same hash seed unless `variables` set one."""
-    return {} if replicas == 1 or variables.get("PYTHONHASHSEED") else {"PYTHONHASHSEED": "0"}
+def replicas_environment(replicas: int) -> dict[str, str]:
+    """Return the variables that replicas need: all replicas use the same hash seed unless the environment sets one."""
+    return {} if replicas == 1 or os.environ.get("PYTHONHASHSEED") else {"PYTHONHASHSEED": "0"}
