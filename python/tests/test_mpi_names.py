@@ -471,6 +471,7 @@ posted.Wait(status)
 assert (into == left + 1).all() and (status.source, status.tag) == (left, 7)
 comm.Barrier()
 assert not comm.Iprobe()
+comm.Barrier()
 
 # An exchange whose receivers do not know their senders
 for step in range(30):
