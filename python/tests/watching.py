@@ -79,10 +79,10 @@ def open_descriptors() -> list[str]:
     """Return everything that this process has open, except files of packages and connections to fork servers.
 
     Matplotlib opens font files when it draws, and closes them when its cache drops them, in any later test. Connections
-    to fork servers serve later jobs.
+    to fork servers serve later jobs, or ranks of earlier jobs that still run.
     """
     names = []
-    servers = {str(server._control.fileno()) for server in forked._recent}
+    servers = {str(server._control.fileno()) for server in list(forked._servers)}
     for entry in os.scandir("/proc/self/fd"):
         if entry.name in servers:
             continue
