@@ -216,13 +216,12 @@ def _constructor(parameters: Mapping[str, Parameter], options: Mapping[str, Para
 
 def with_options(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values of parameters as arguments of an estimator: values of its options become `options`."""
-    declared = parameters_of(estimator).get("options")
-    names = () if declared is None else declared.entries.keys() & values.keys()
-    if declared is None or not names:
+    holder = arguments_of(estimator).get("options")
+    if holder is None or not (names := holder.entries.keys() & values.keys()):
         return dict(values)
     others = {name: value for name, value in values.items() if name not in names}
     options = others.get("options") or estimator.Options()
-    declared.check(options)
+    holder.check(options)
     options = options.replaced(**{name: values[name] for name in names})
     return others | {"options": None if options == estimator.Options() else options}
 
@@ -384,7 +383,7 @@ class FitParameters(WorkerParameters):
     )
     options: FitOptions | None = parameter(
         OptionsOf(FitOptions),
-        "Tuning of the fit, as `Options(name=value, …)` of the estimator: options that have good defaults.",
+        "Tuning of the fit, as `Options(name=value, …)` of the estimator.",
         default=None,
         role="tuning",
     )
