@@ -33,7 +33,7 @@ def regrouped_keys(comm) -> list[int]:
         assert total == 20_000 * comm.world_size
         assert described["keys"] == described["rows"] == sum(len(block.keys) for block in blocks)
         assert described["waves"] > 1 or not ("wave_bytes" in options or "memory_limit_bytes" in options)
-        assert {"sizes_s", "exchange_s", "merge_s", "handing_on_s", "bytes_sent", "spilled_bytes"} < described.keys()
+        assert {"sizes_s", "exchange_s", "merge_s", "callback_s", "bytes_sent", "spilled_bytes"} < described.keys()
     return sorted(key for block in seen for key in block.keys.tolist())
 
 

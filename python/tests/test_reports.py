@@ -303,7 +303,7 @@ def test_rows_written_to_disk_are_reported(caplog):
 class TcpInsteadOfSharedMemory:
     """A native communicator that could not use shared memory with rank 2."""
 
-    def second_choices(self) -> list[tuple[int, str]]:
+    def fallback_links(self) -> list[tuple[int, str]]:
         return [(2, "TCP, cause: no memfd")]
 
 

@@ -528,11 +528,11 @@ def test_pictures_of_the_page_on_algorithms_are_the_plans():
 
 def test_a_crossing_matches_the_cost_formulas(tmp_path, capsys):
     cluster = Cluster(nodes=8, rate_bits_per_s=8e9, alpha_s=1e-5, gamma_s_per_byte=0.0, segment_bytes=None)
-    found = price_curves("allgather", cluster, most_bytes=1 << 20)
+    found = price_curves("allgather", cluster, max_bytes=1 << 20)
 
     # Recursive doubling sends 3 messages, neighbor exchanges on the ring 7 with the same bytes: never faster.
     assert found.fastest(0) == "recursive-doubling" and found.crossings == []
-    found = price_curves("allreduce", cluster, most_bytes=1 << 24)
+    found = price_curves("allreduce", cluster, max_bytes=1 << 24)
     first = found.crossings[0]
     # 3(alpha + n beta) against 6 alpha + 7/4 n beta: clearly faster from a difference of 3 % on.
     assert (first.before, first.after) == ("bidirectional-exchange", "halving-doubling")

@@ -70,14 +70,14 @@ impl Fuzz {
         pool.extend(self.valid.iter().cloned());
         assert!(!self.valid.is_empty(), "{}: expected at least one valid input", self.name);
         let longest = pool.iter().map(Vec::len).max().unwrap_or(0) + GROWTH_BYTES;
-        let (mut outcomes, mut most_bytes) = (BTreeSet::new(), 0);
+        let (mut outcomes, mut max_bytes) = (BTreeSet::new(), 0);
         let watch = ReaderWatch::begin(self.corpus.join(STUCK_FILE_NAME));
         let mut reader = |input: &[u8]| {
             watch.note(input);
             reader(input)
         };
         for (number, input) in pool.iter().enumerate() {
-            outcomes.insert(self.outcome(&format!("{number} of the pool"), input, &mut reader, &mut most_bytes));
+            outcomes.insert(self.outcome(&format!("{number} of the pool"), input, &mut reader, &mut max_bytes));
         }
 
         let begin = variable("RIPIENO_FUZZ_FIRST").unwrap_or(0);
@@ -85,14 +85,14 @@ impl Fuzz {
         let pool_limit = pool.len() + POOL_GROWTH_INPUT_COUNT_MAX;
         for number in begin..begin + count {
             let input = mutated(&pool, longest, &mut FuzzRandom::new(number));
-            let outcome = self.outcome(&number.to_string(), &input, &mut reader, &mut most_bytes);
+            let outcome = self.outcome(&number.to_string(), &input, &mut reader, &mut max_bytes);
             if outcomes.insert(outcome) && pool.len() < pool_limit {
                 self.keep(outcome, &input);
                 pool.push(input);
             }
         }
         let (name, outcome_count, input_count) = (self.name, outcomes.len(), count + pool.len() as u64);
-        println!("{name}: {input_count} inputs, {outcome_count} outcomes, {most_bytes} bytes of memory at most");
+        println!("{name}: {input_count} inputs, {outcome_count} outcomes, {max_bytes} bytes of memory at most");
     }
 
     fn outcome<Outcome: Hash>(
@@ -100,12 +100,12 @@ impl Fuzz {
         number: &str,
         input: &[u8],
         reader: &mut impl FnMut(&[u8]) -> Outcome,
-        most_bytes: &mut usize,
+        max_bytes: &mut usize,
     ) -> u64 {
         counting::reset();
         let outcome = catch_unwind(AssertUnwindSafe(|| reader(input)));
         let used_bytes = counting::peak_bytes();
-        *most_bytes = used_bytes.max(*most_bytes);
+        *max_bytes = used_bytes.max(*max_bytes);
         let reported = |problem: &str| {
             let file = self.write("found", input);
             format!("{}, input {number}, {problem}; saved as {file}", self.name)

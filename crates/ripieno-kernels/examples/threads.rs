@@ -87,8 +87,8 @@ impl<'a> ThreadsCase<'a> {
     }
 }
 
-fn compare(what: &str, turns: usize, cases: &[ThreadsCase]) {
-    println!("\n{what}");
+fn compare(title: &str, turns: usize, cases: &[ThreadsCase]) {
+    println!("\n{title}");
     let mut found: Vec<Vec<(f64, [i64; 2])>> = vec![Vec::new(); cases.len()];
     for _ in 0..turns {
         for (case, found) in cases.iter().zip(&mut found) {

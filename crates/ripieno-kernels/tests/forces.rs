@@ -51,10 +51,10 @@ fn to_floats(fixed: &[i64], point_count: usize) -> Vec<f64> {
     fixed.iter().map(|&sum| sum as f64 / fixed_point_scale(point_count)).collect()
 }
 
-fn assert_close(found: &[f64], expected: &[f64], what: &str) {
+fn assert_close(found: &[f64], expected: &[f64], name: &str) {
     let size = expected.iter().fold(0.0f64, |most, value| value.abs().max(most));
     for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
-        assert!((found - expected).abs() <= 2e-6 * size, "{what}, entry {at}: {found} for {expected}");
+        assert!((found - expected).abs() <= 2e-6 * size, "{name}, entry {at}: {found} for {expected}");
     }
 }
 

@@ -9,10 +9,10 @@ fn positions(count: usize, k: usize, seed: u64) -> Vec<f32> {
     (0..count * k).map(|_| numbers.real() as f32).collect()
 }
 
-fn close(found: &[f64], expected: &[f64], what: &str) {
+fn close(found: &[f64], expected: &[f64], name: &str) {
     let size = expected.iter().fold(0.0f64, |most, value| value.abs().max(most));
     for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
-        assert!((found - expected).abs() <= 2e-6 * size, "{what}, entry {at}: {found} for {expected}");
+        assert!((found - expected).abs() <= 2e-6 * size, "{name}, entry {at}: {found} for {expected}");
     }
 }
 

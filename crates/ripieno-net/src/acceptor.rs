@@ -82,7 +82,7 @@ impl Acceptor {
     /// Return the resource that the process has lacked for at least [`SHORTAGE_REPORTED_AFTER`], if any.
     pub fn lasting_shortage(&self) -> Option<&str> {
         let shortage = self.shortage.as_ref().filter(|(since, _)| since.elapsed() >= SHORTAGE_REPORTED_AFTER);
-        shortage.map(|(_, what)| what.as_str())
+        shortage.map(|(_, cause)| cause.as_str())
     }
 
     /// Return the next authenticated peer, or the next peer with another token; `None` if none is available now.
@@ -157,7 +157,7 @@ impl Acceptor {
                 Err(_) if self.evict_one() => {}
                 Err(error) => {
                     let since = self.shortage.take().map_or_else(Instant::now, |(since, _)| since);
-                    self.shortage = shortage(&error).map(|what| (since, what));
+                    self.shortage = shortage(&error).map(|cause| (since, cause));
                     self.pause_after_step(SHORTAGE_PAUSE);
                     return None;
                 }

@@ -54,12 +54,12 @@ impl Token {
         let character_count = text.chars().count();
         let bits = character_count as f64 * (alphabet_count as f64).log2();
         // The error must not contain the secret.
-        let why = match text.chars().collect::<BTreeSet<_>>().len() {
+        let reason = match text.chars().collect::<BTreeSet<_>>().len() {
             _ if bits < TOKEN_BITS_MIN => format!("{character_count} characters are {bits:.0} bits"),
             DISTINCT_MIN.. => return Ok(()),
             _ => "it repeats few characters".to_string(),
         };
-        Err(NetError::WeakToken { name: name.to_string(), why })
+        Err(NetError::WeakToken { name: name.to_string(), reason })
     }
 
     /// Derive a token from a secret of any length. Use [`Token::from_text`] for text that a user has chosen.
@@ -139,7 +139,7 @@ pub struct Credentials {
 
 /// Fill `bytes` with random bytes of the operating system.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), NetError> {
-    getrandom::fill(bytes).map_err(|e| NetError::Os { rank: 0, what: "draw random bytes", cause: e.to_string() })
+    getrandom::fill(bytes).map_err(|e| NetError::Os { rank: 0, action: "draw random bytes", cause: e.to_string() })
 }
 
 /// The kind of links between ranks of one host.

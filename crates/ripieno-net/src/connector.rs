@@ -113,7 +113,7 @@ impl Connector {
                     Ok(stream) => return Ok(Connection { stream, failed }),
                     Err(failure) => {
                         if let Some(cause) = failure.shortage() {
-                            return Err(NetError::Os { rank: self.own.rank, what: "open a socket", cause });
+                            return Err(NetError::Os { rank: self.own.rank, action: "open a socket", cause });
                         }
                         may_recover |= match &failure {
                             ConnectFailure::Denied(denied) => !denied.is_proven(),

@@ -20,14 +20,14 @@ pub enum NetError {
     },
     /// The secret of the job can be guessed.
     #[error(
-        "{name} can be guessed: {why}, expected {TOKEN_BITS_MIN} random bits or more: {MAKE_TOKEN}, once before the \
+        "{name} can be guessed: {reason}, expected {TOKEN_BITS_MIN} random bits or more: {MAKE_TOKEN}, once before the \
          ranks start"
     )]
     WeakToken {
         /// The name of the setting.
         name: String,
         /// The reason, without the secret.
-        why: String,
+        reason: String,
     },
     /// The rank found no port to listen on.
     #[error("rank {rank} cannot listen on {host} port {ports}: {cause}; ask for a range of free ports, or for port 0")]
@@ -104,12 +104,12 @@ pub enum NetError {
     #[error(transparent)]
     Failed(#[from] JobFailure),
     /// The operating system refused a resource that every rank needs.
-    #[error("rank {rank}: {what}: {cause}")]
+    #[error("rank {rank}: {action}: {cause}")]
     Os {
         /// The rank.
         rank: usize,
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The error of the operating system.
         cause: String,
     },
@@ -119,8 +119,8 @@ pub enum NetError {
 impl From<NetError> for LinkError {
     fn from(error: NetError) -> LinkError {
         match error {
-            NetError::Os { what, cause, .. } => {
-                LinkError::MissingResource { what: format!("it cannot {what}: {cause}") }
+            NetError::Os { action, cause, .. } => {
+                LinkError::MissingResource { cause: format!("it cannot {action}: {cause}") }
             }
             error => LinkError::Closed { cause: error.to_string() },
         }

@@ -39,7 +39,8 @@ impl Listeners {
             Some(host) => on_host(config, host)?,
             None => everywhere(config)?,
         };
-        let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: with_advice(&error) };
+        let os =
+            |action| move |error: io::Error| NetError::Os { rank: config.rank, action, cause: with_advice(&error) };
         let port = listener.local_addr().map_err(os("listen"))?.port();
         let (unix, name) = unix()?.unzip();
         let listeners = ListenerSet::new(listener, unix).map_err(os("listen"))?;
@@ -110,14 +111,14 @@ fn on_host(config: &Config, host: &str) -> Result<(TcpListener, Addresses), NetE
 fn address_error(config: &Config, host: &str, error: &io::Error) -> NetError {
     let rank = config.rank;
     match shortage(error) {
-        Some(cause) => NetError::Os { rank, what: "look up addresses", cause },
+        Some(cause) => NetError::Os { rank, action: "look up addresses", cause },
         None => NetError::Address { rank, host: host.to_string(), cause: error.to_string() },
     }
 }
 
 fn bind_error(config: &Config, host: &str, error: io::Error) -> NetError {
     if let Some(cause) = shortage(&error) {
-        return NetError::Os { rank: config.rank, what: "listen on a port", cause };
+        return NetError::Os { rank: config.rank, action: "listen on a port", cause };
     }
     let (rank, host, ports) = (config.rank, host.to_string(), config.ports.to_string());
     NetError::Bind { rank, host, ports, cause: error.to_string() }

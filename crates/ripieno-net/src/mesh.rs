@@ -90,7 +90,8 @@ impl MeshMember {
         let addresses = PeerAddress::read_all(&config, addresses)?;
         check_addresses(&config, &addresses)?;
         let nonce = addresses[0].job_nonce();
-        let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: with_advice(&error) };
+        let os =
+            |action| move |error: io::Error| NetError::Os { rank: config.rank, action, cause: with_advice(&error) };
         let doorbell = Doorbell::new().map_err(os("create a doorbell in shared memory"))?;
         let acceptor = Acceptor::new(listeners.listeners).map_err(os("watch its listeners"))?;
         let (opener, opened) = channel();

@@ -26,7 +26,7 @@ pub(crate) fn with_advice(error: &io::Error) -> String {
 /// Return the error for a connection that failed because no thread could start.
 pub(crate) fn no_thread(error: &io::Error) -> LinkError {
     LinkError::MissingResource {
-        what: format!("it cannot start a thread: {error}; raise its limit of threads (ulimit -u)"),
+        cause: format!("it cannot start a thread: {error}; raise its limit of threads (ulimit -u)"),
     }
 }
 

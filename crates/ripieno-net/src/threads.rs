@@ -243,7 +243,7 @@ impl Fabric for ThreadFabric {
     }
 
     fn enter(&mut self, _communicator: u32, header: &[u8; HEADER_BYTES]) {
-        let header = Header::decode(header).expect("what a rank enters is a header");
+        let header = Header::decode(header).expect("a rank enters only headers");
         lock(&self.world.histories[self.rank]).enter(header);
     }
 

@@ -22,7 +22,7 @@ fn a_reset_connection_reports_the_system_error() {
     let cause = loop {
         match link.receive(&mut [0; 8]) {
             Ok(_) => assert!(started.elapsed() < Duration::from_secs(20), "a reset is seen"),
-            Err(error) => break error.why().to_string(),
+            Err(error) => break error.reason().to_string(),
         }
     };
     assert!(cause.contains("reset"), "{cause}");

@@ -25,20 +25,20 @@ pub struct ValueMemory {
 
 #[pymethods]
 impl ValueMemory {
-    /// Create the memory. The default limit is half of the free memory, at most `most_bytes`.
+    /// Create the memory. The default limit is half of the free memory, at most `max_bytes`.
     #[new]
-    fn new(limit_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) -> ValueMemory {
-        ValueMemory { inner: links::ValueMemory::new(limit(limit_bytes, most_bytes), directory) }
+    fn new(limit_bytes: Option<usize>, max_bytes: usize, directory: PathBuf) -> ValueMemory {
+        ValueMemory { inner: links::ValueMemory::new(limit(limit_bytes, max_bytes), directory) }
     }
 
     /// Change the limit.
-    fn set_bound(&self, limit_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) {
-        self.inner.set_limit(limit(limit_bytes, most_bytes), directory);
+    fn set_limit(&self, limit_bytes: Option<usize>, max_bytes: usize, directory: PathBuf) {
+        self.inner.set_limit(limit(limit_bytes, max_bytes), directory);
     }
 
     /// Return the limit and the memory in use, in bytes; the number and bytes of the values moved to disk; the
     /// directory; and the error of the last failed move, if any.
-    fn tally(&self) -> (usize, usize, u64, u64, OsString, Option<String>) {
+    fn stats(&self) -> (usize, usize, u64, u64, OsString, Option<String>) {
         let stats = self.inner.stats();
         (
             stats.limit_bytes,
@@ -51,8 +51,8 @@ impl ValueMemory {
     }
 }
 
-fn limit(limit_bytes: Option<usize>, most_bytes: usize) -> links::ValueMemoryLimit {
-    limit_bytes.map_or(links::ValueMemoryLimit::HalfOfAvailable { most_bytes }, links::ValueMemoryLimit::Bytes)
+fn limit(limit_bytes: Option<usize>, max_bytes: usize) -> links::ValueMemoryLimit {
+    limit_bytes.map_or(links::ValueMemoryLimit::HalfOfAvailable { max_bytes }, links::ValueMemoryLimit::Bytes)
 }
 
 /// A rank that listens for the broadcast connections of the other ranks, before they know its address.

@@ -377,8 +377,8 @@ impl Communicator {
     }
 
     /// Return the fallback links in use, by world rank: the kind of the link, and the reason for the fallback.
-    fn second_choices(&self, py: Python<'_>) -> PyResult<Vec<(usize, String)>> {
-        self.call(py, |inner| inner.second_choices())
+    fn fallback_links(&self, py: Python<'_>) -> PyResult<Vec<(usize, String)>> {
+        self.call(py, |inner| inner.fallback_links())
     }
 
     /// Return the communication counters of this rank since the first call of this method. `now_s` is a time on the

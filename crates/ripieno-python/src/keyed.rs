@@ -308,7 +308,7 @@ fn statistics<'py>(py: Python<'py>, regrouped: &Regrouped) -> PyResult<Bound<'py
     entries.set_item("bytes_sent", bytes_sent)?;
     entries.set_item("spilled_bytes", spilled_bytes)?;
     let times =
-        [("sealing", sealing), ("sizes", sizes), ("exchange", exchange), ("merge", merge), ("handing_on", callback)];
+        [("sealing", sealing), ("sizes", sizes), ("exchange", exchange), ("merge", merge), ("callback", callback)];
     for (name, time) in times {
         entries.set_item(format!("{name}_s"), time.as_secs_f64())?;
     }

@@ -392,8 +392,8 @@ impl Header {
     }
 
     fn write_number(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let what = if self.call.concerns_all() { "collective" } else { "message" };
-        write!(f, " as its {what} {}", self.sequence)?;
+        let kind = if self.call.concerns_all() { "collective" } else { "message" };
+        write!(f, " as its {kind} {}", self.sequence)?;
         write_communicator(f, self.communicator)
     }
 }

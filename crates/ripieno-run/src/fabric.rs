@@ -218,7 +218,7 @@ pub trait Fabric: Send {
     fn has_core_per_rank(&self) -> bool;
 
     /// Describe the open links that are not the first choice, by peer, with the reason why better choices failed.
-    fn second_choices(&self) -> Vec<(usize, String)> {
+    fn fallback_links(&self) -> Vec<(usize, String)> {
         vec![]
     }
 

@@ -15,18 +15,18 @@ pub enum LinkError {
         cause: String,
     },
     /// This end lacks a requirement of the link. The peer is not at fault.
-    #[error("{what}")]
+    #[error("{cause}")]
     MissingResource {
         /// The attempted operation, the error of the operating system, and the remedy.
-        what: String,
+        cause: String,
     },
 }
 
 impl LinkError {
     /// Return the error of the operating system, or the missing requirement.
-    pub fn why(&self) -> &str {
+    pub fn reason(&self) -> &str {
         match self {
-            LinkError::Closed { cause: why } | LinkError::MissingResource { what: why } => why,
+            LinkError::Closed { cause } | LinkError::MissingResource { cause } => cause,
         }
     }
 }

@@ -147,7 +147,7 @@ impl Broadcasts {
         let thread = std::thread::Builder::new().name("ripieno-broadcast".to_string());
         let thread = thread.spawn(move || serve(driver, mesh, &serving)).map_err(|error| NetError::Os {
             rank,
-            what: "start the thread of broadcast variables",
+            action: "start the thread of broadcast variables",
             cause: error.to_string(),
         })?;
         Ok(Broadcasts { shared, thread: Mutex::new(Some(thread)), memory })

@@ -31,7 +31,7 @@ pub(crate) struct CallKey<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct CallNumbers {
     /// One byte each for the collective, the operation, the element type, and the mutability of both buffers.
-    what: u64,
+    kind: u64,
     /// The root; for a message, the sender.
     from: usize,
     /// The receiver of a message; 0 for other tasks.
@@ -94,8 +94,8 @@ impl<'a> CallKey<'a> {
 
     #[inline]
     fn slot(&self) -> usize {
-        let CallNumbers { what, from, to, main_bytes, .. } = self.numbers;
-        let [collective, op, ..] = what.to_le_bytes();
+        let CallNumbers { kind, from, to, main_bytes, .. } = self.numbers;
+        let [collective, op, ..] = kind.to_le_bytes();
         let ranks = from.wrapping_mul(7).wrapping_add(to.wrapping_mul(3));
         (usize::from(collective) + 5 * usize::from(op) + (main_bytes >> 3)).wrapping_add(ranks) % SLOT_COUNT
     }
@@ -144,12 +144,12 @@ impl CallNumbers {
         let op = task.op().map_or(u8::MAX, |op| op as u8);
         let [main_changes, output_changes] =
             [main, output].map(|memory| u8::from(matches!(memory, BufferMemory::Write(_))));
-        let what = [task.collective() as u8, op, element as u8, main_changes, output_changes, 0, 0, 0];
+        let kind = [task.collective() as u8, op, element as u8, main_changes, output_changes, 0, 0, 0];
         let (from, to) = match *task {
             CollectiveTask::PointToPoint { from, to, .. } => (from, to),
             _ => (task.root().unwrap_or_default(), 0),
         };
-        CallNumbers { what: u64::from_le_bytes(what), from, to, main_bytes: main.len(), output_bytes: output.len() }
+        CallNumbers { kind: u64::from_le_bytes(kind), from, to, main_bytes: main.len(), output_bytes: output.len() }
     }
 }
 

@@ -222,8 +222,8 @@ impl Communicator {
     }
 
     /// Return the fallback links in use, by world rank: the kind of the link, and the reason for the fallback.
-    pub fn second_choices(&self) -> Result<Vec<(usize, String)>, Error> {
-        Ok(self.shared.hold()?.core().fabric.second_choices())
+    pub fn fallback_links(&self) -> Result<Vec<(usize, String)>, Error> {
+        Ok(self.shared.hold()?.core().fabric.fallback_links())
     }
 
     /// Return the measured costs of the open links to ranks of this host, by world rank.

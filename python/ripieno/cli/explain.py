@@ -130,7 +130,7 @@ def _collective_command(collective: str) -> click.Command:
                 pictures.check_picture(path)
         check_results({"--draw": draw, "--curves": curves, "--segments": segments}, overwrite=overwrite)
         if curves is not None:
-            found_curves = price_curves(collective, cluster, most_bytes=nbytes)
+            found_curves = price_curves(collective, cluster, max_bytes=nbytes)
             pictures.write(found_curves.picture(), curves)
             click.echo(json.dumps(found_curves.as_json(), indent=2) if as_json else f"{found_curves}\n{curves}")
             return

@@ -208,7 +208,7 @@ class CallBase:
         """Log links that do not use the preferred transport, such as TCP within a node."""
         # A failed rank has reported its cause already, and reading its links may fail.
         with suppress(RipienoError):
-            for peer, kind in native.second_choices():
+            for peer, kind in native.fallback_links():
                 log.note("ripieno.comm", f"uses a fallback link to rank {peer}: {kind}", self.rank)
 
     def __enter__(self) -> Self:

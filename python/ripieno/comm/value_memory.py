@@ -58,15 +58,15 @@ class ProcessMemory:
         self._failure: str | None = None
 
     def set_limit(self, limit_bytes: int, directory: str) -> None:
-        self.native.set_bound(limit_bytes, self._default_limit_bytes, directory)
+        self.native.set_limit(limit_bytes, self._default_limit_bytes, directory)
         self._warn_above_count = self.usage().spilled_count
 
     def usage(self) -> BroadcastMemory:
-        return BroadcastMemory(*self.native.tally()[:5])
+        return BroadcastMemory(*self.native.stats()[:5])
 
     def log_spills(self) -> None:
         """Warn when the first value moves to disk, or when moving a value fails."""
-        *_, directory, failure = self.native.tally()
+        *_, directory, failure = self.native.stats()
         usage = self.usage()
         if self._warn_above_count is not None and usage.spilled_count > self._warn_above_count:
             self._warn_above_count = None

@@ -156,7 +156,7 @@ class Emitter:
         dict
             Statistics: "rows_added" to this rank's emitter, "rows_in" after local reduction, "rows_sent" and
             "bytes_sent" to other ranks, "waves" of the exchange, "keys" and "rows" that this rank owns, "spilled_bytes"
-            in temporary files, and seconds: "sealing_s", "sizes_s", "exchange_s", "merge_s" and "handing_on_s" (in
+            in temporary files, and seconds: "sealing_s", "sizes_s", "exchange_s", "merge_s" and "callback_s" (in
             `on_block`).
 
         Raises

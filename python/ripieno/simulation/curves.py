@@ -102,16 +102,16 @@ class Curves:
         return log_chart(title, lines, marks)
 
 
-def price_curves(collective: str, cluster: Cluster, *, most_bytes: int) -> Curves:
-    """Simulate every algorithm of a collective at sizes from 8 bytes to `most_bytes`, counted as in `explain`.
+def price_curves(collective: str, cluster: Cluster, *, max_bytes: int) -> Curves:
+    """Simulate every algorithm of a collective at sizes from 8 bytes to `max_bytes`, counted as in `explain`.
 
     Raises
     ------
     InputError
         If there is no such collective.
     """
-    step_count = max(1, math.ceil(math.log(max(most_bytes, FIRST_BYTES) / FIRST_BYTES, SIZE_RATIO)))
-    sizes = [min(FIRST_BYTES * SIZE_RATIO**step, max(most_bytes, FIRST_BYTES)) for step in range(step_count + 1)]
+    step_count = max(1, math.ceil(math.log(max(max_bytes, FIRST_BYTES) / FIRST_BYTES, SIZE_RATIO)))
+    sizes = [min(FIRST_BYTES * SIZE_RATIO**step, max(max_bytes, FIRST_BYTES)) for step in range(step_count + 1)]
     sizes = list(dict.fromkeys(sizes))
     found = {size: _seconds(collective, cluster, size) for size in sizes}
     names = [name for name in found[sizes[0]] if all(name in each for each in found.values())]
@@ -156,9 +156,9 @@ class Segments:
         return described | {"best_bytes": self.best[0], "points": points}
 
     def __str__(self) -> str:
-        what = f"{self.collective} of {size_text(self.nbytes)} by {self.algorithm}, {self.cluster}"
+        heading = f"{self.collective} of {size_text(self.nbytes)} by {self.algorithm}, {self.cluster}"
         lines = [f"{size_text(size):>10}  {duration_text(seconds)}" for size, seconds in self.points]
-        return "\n".join([what, "  segments  time", *lines, f"segments of {size_text(self.best[0])} are the best"])
+        return "\n".join([heading, "  segments  time", *lines, f"segments of {size_text(self.best[0])} are the best"])
 
     def picture(self) -> str:
         """Return a chart of seconds against segment size, with a mark at the best."""

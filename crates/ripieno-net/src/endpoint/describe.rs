@@ -68,7 +68,7 @@ impl LinkKind {
 
 impl LinkDescription {
     /// Return the transport of an open link and the failed attempts before it; `None` if no attempt failed.
-    pub(super) fn second_choice(&self) -> Option<String> {
+    pub(super) fn fallback(&self) -> Option<String> {
         let transport = self.kind.transport().filter(|_| !self.notes.is_empty())?;
         Some(format!("{transport}, cause: {}", self.notes.join("; ")))
     }
@@ -106,7 +106,7 @@ impl Endpoint {
             LinkSlot::Tcp(link) if link.is_encrypted() => LinkKind::Tls,
             LinkSlot::Tcp(_) => LinkKind::Tcp,
             LinkSlot::Broken(error) => {
-                notes.push(error.why().to_string());
+                notes.push(error.reason().to_string());
                 LinkKind::Broken
             }
         };

@@ -47,7 +47,7 @@ impl Fabric for Endpoint {
             && !self.connects(id)
             && let Some(shortage) = self.shortage()
         {
-            return Err(LinkError::MissingResource { what: format!("it cannot accept a connection: {shortage}") });
+            return Err(LinkError::MissingResource { cause: format!("it cannot accept a connection: {shortage}") });
         }
         self.slot(id).link()
     }
@@ -110,8 +110,8 @@ impl Fabric for Endpoint {
         self.has_core_per_rank
     }
 
-    fn second_choices(&self) -> Vec<(usize, String)> {
-        let describe = |link: LinkDescription| link.second_choice().map(|choice| (link.peer, choice));
+    fn fallback_links(&self) -> Vec<(usize, String)> {
+        let describe = |link: LinkDescription| link.fallback().map(|choice| (link.peer, choice));
         self.describe().peers.into_iter().filter_map(describe).collect()
     }
 

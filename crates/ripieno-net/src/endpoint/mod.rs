@@ -134,8 +134,9 @@ impl Endpoint {
         hubs: Vec<(usize, Stream)>,
         first: Option<Arc<FirstWorld>>,
     ) -> Result<Endpoint, NetError> {
-        let os =
-            |what| move |error: std::io::Error| NetError::Os { rank: config.rank, what, cause: with_advice(&error) };
+        let os = |action| {
+            move |error: std::io::Error| NetError::Os { rank: config.rank, action, cause: with_advice(&error) }
+        };
         let own_identity = &addresses[config.rank].identity;
         let masks: Vec<_> = addresses
             .iter()

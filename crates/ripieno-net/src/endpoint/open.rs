@@ -104,7 +104,7 @@ impl Opener {
         if self.connector.links == LinkPolicy::SharedMemory {
             return Err(failed);
         }
-        notes.push(failed.why().to_string());
+        notes.push(failed.reason().to_string());
         let reached = self.connector.connect_by_tcp(address, purpose, deadline);
         let reached = reached.map_err(|error| match LinkError::from(error) {
             LinkError::Closed { cause } => LinkError::Closed { cause: format!("{}; {cause}", notes.join("; ")) },
@@ -150,7 +150,7 @@ fn ring_slot(ring: RingLink, socket: Stream) -> LinkSlot {
 
 fn sharing_error(error: &io::Error) -> LinkError {
     match shortage(error) {
-        Some(what) => LinkError::MissingResource { what: format!("it cannot set up shared memory: {what}") },
+        Some(missing) => LinkError::MissingResource { cause: format!("it cannot set up shared memory: {missing}") },
         None => LinkError::Closed { cause: format!("shared memory cannot be set up ({error})") },
     }
 }
@@ -191,7 +191,7 @@ impl Endpoint {
                 }
                 // After an acceptor's failure, the connecting rank tries the next kind of link, if another is allowed.
                 Err(error) if !self.connects(id) && !is_lasting(&error, self.config.links) => {
-                    self.notes.push((id.peer, error.why().to_string()));
+                    self.notes.push((id.peer, error.reason().to_string()));
                 }
                 Err(error) => *self.slot(id) = LinkSlot::Broken(error),
             }
@@ -246,7 +246,7 @@ mod tests {
         let peer = endpoints[0].describe().peers.remove(0);
         assert_eq!(peer.kind, LinkKind::Tcp);
         assert!(peer.notes[0].contains("unix:@ripieno-missing"), "{peer:?}");
-        let [(1, text)] = &endpoints[0].second_choices()[..] else { panic!("one link, to rank 1") };
+        let [(1, text)] = &endpoints[0].fallback_links()[..] else { panic!("one link, to rank 1") };
         assert!(text.starts_with("TCP, cause: ") && text.contains("unix:@ripieno-missing"), "{text}");
 
         let mut endpoints = with_broken_shared_memory(LinkPolicy::SharedMemory);

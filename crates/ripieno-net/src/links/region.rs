@@ -110,11 +110,11 @@ impl Drop for Region {
 /// process that fills it beyond memory is killed.
 pub(super) fn check_fits_machine(length_bytes: usize) -> io::Result<()> {
     let info = rustix::system::sysinfo();
-    let most_bytes = (info.totalram + info.totalswap).saturating_mul(info.mem_unit.into());
-    if length_bytes as u64 <= most_bytes {
+    let max_bytes = (info.totalram + info.totalswap).saturating_mul(info.mem_unit.into());
+    if length_bytes as u64 <= max_bytes {
         return Ok(());
     }
-    let text = format!("{length_bytes} bytes are more than this machine's memory and swap, {most_bytes} bytes");
+    let text = format!("{length_bytes} bytes are more than this machine's memory and swap, {max_bytes} bytes");
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 

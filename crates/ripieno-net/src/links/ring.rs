@@ -660,7 +660,9 @@ impl Drop for RingLink {
 
 fn unreadable(error: io::Error) -> LinkError {
     match shortage(&error) {
-        Some(what) => LinkError::MissingResource { what: format!("it cannot read the memory of that rank: {what}") },
+        Some(missing) => {
+            LinkError::MissingResource { cause: format!("it cannot read the memory of that rank: {missing}") }
+        }
         None => LinkError::Closed { cause: format!("cannot read the memory of the peer: {error}") },
     }
 }

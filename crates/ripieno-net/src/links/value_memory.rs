@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 pub enum ValueMemoryLimit {
     /// A fixed number of bytes.
     Bytes(usize),
-    /// Half of the memory that would be free without the values, up to `most_bytes`.
+    /// Half of the memory that would be free without the values, up to `max_bytes`.
     HalfOfAvailable {
         /// In bytes.
-        most_bytes: usize,
+        max_bytes: usize,
     },
 }
 
@@ -214,8 +214,8 @@ impl ValueMemoryState {
 fn bytes_of(limit: ValueMemoryLimit, in_memory_bytes: usize) -> usize {
     match limit {
         ValueMemoryLimit::Bytes(bytes) => bytes,
-        ValueMemoryLimit::HalfOfAvailable { most_bytes } => {
-            free_bytes().map_or(most_bytes, |free| ((free + in_memory_bytes) / 2).min(most_bytes))
+        ValueMemoryLimit::HalfOfAvailable { max_bytes } => {
+            free_bytes().map_or(max_bytes, |free| ((free + in_memory_bytes) / 2).min(max_bytes))
         }
     }
 }
@@ -342,11 +342,11 @@ mod tests {
     #[test]
     fn the_default_limit_is_half_of_the_available_memory() {
         let memory =
-            ValueMemory::new(ValueMemoryLimit::HalfOfAvailable { most_bytes: usize::MAX }, std::env::temp_dir());
+            ValueMemory::new(ValueMemoryLimit::HalfOfAvailable { max_bytes: usize::MAX }, std::env::temp_dir());
         let limit_bytes = memory.stats().limit_bytes;
         assert!(limit_bytes > 0 && limit_bytes < usize::MAX);
         assert!(limit_bytes >= free_bytes().unwrap() / 4, "half, while other processes allocate and free memory");
-        memory.set_limit(ValueMemoryLimit::HalfOfAvailable { most_bytes: 7 }, std::env::temp_dir());
+        memory.set_limit(ValueMemoryLimit::HalfOfAvailable { max_bytes: 7 }, std::env::temp_dir());
         assert_eq!(memory.stats().limit_bytes, 7);
     }
 }

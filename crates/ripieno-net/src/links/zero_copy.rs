@@ -320,8 +320,8 @@ fn open(pid: i32, fd: u64) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(format!("/proc/{pid}/fd/{fd}"), flags, Mode::empty())?)
 }
 
-fn invalid(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl Arrivals<'_> {
                 self.found = self.is_expired.is_none().then_some(peer);
                 Ok(())
             }
-            (false, None, Some((peer, error))) => Err(self.all_runs.fabric.peer_failure(peer, error.why()).into()),
+            (false, None, Some((peer, error))) => Err(self.all_runs.fabric.peer_failure(peer, error.reason()).into()),
             (false, None, None) => Ok(()),
         }
     }

@@ -80,7 +80,7 @@ impl ScheduleRun<'_, '_> {
                 end
             }
             Operation::Send { .. } | Operation::Receive { .. } | Operation::Reduce { .. } => {
-                unreachable!("the local lane holds what stays inside the rank")
+                unreachable!("the local lane holds only steps inside the rank")
             }
         }
     }

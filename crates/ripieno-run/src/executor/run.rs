@@ -198,12 +198,12 @@ impl ScheduleRun<'_, '_> {
     }
 
     pub fn closed(&mut self, peer: usize, error: LinkError) -> RunError {
-        let what = match error {
+        let missing = match error {
             LinkError::Closed { cause } => return self.fabric.peer_failure(peer, &cause).into(),
-            LinkError::MissingResource { what } => what,
+            LinkError::MissingResource { cause } => cause,
         };
         let rank = self.fabric.rank();
-        let cause = format!("its link to rank {peer} cannot be used: {what}");
+        let cause = format!("its link to rank {peer} cannot be used: {missing}");
         self.fabric.report(JobFailure::RankFailed { rank, host: String::new(), cause, traceback: String::new() });
         self.fabric.failure().expect("a fabric has failed after a report").into()
     }

@@ -44,12 +44,12 @@ pub enum TransferError {
         cause: String,
     },
     /// The link to a rank that could send the value cannot be set up.
-    #[error("no link to rank {peer}: {what}")]
+    #[error("no link to rank {peer}: {cause}")]
     MissingResource {
         /// The rank at the other end.
         peer: usize,
         /// The requirement of the link and the remedy.
-        what: String,
+        cause: String,
     },
 }
 
@@ -331,9 +331,9 @@ impl<M: Store> Driver<M> {
                     wires.close(peer, &cause);
                     self.lose(now, peer);
                 }
-                Err(LinkError::MissingResource { what }) => {
-                    wires.close(peer, &what);
-                    self.end_awaited(peer, &what);
+                Err(LinkError::MissingResource { cause }) => {
+                    wires.close(peer, &cause);
+                    self.end_awaited(peer, &cause);
                     self.lose(now, peer);
                 }
             }
@@ -662,13 +662,13 @@ impl<M: Store> Driver<M> {
 
     /// End all incomplete broadcasts, because the link to `peer` cannot be set up. Otherwise this rank would report
     /// healthy ranks as lost.
-    fn end_awaited(&mut self, peer: usize, what: &str) {
+    fn end_awaited(&mut self, peer: usize, cause: &str) {
         let is_awaited =
             |broadcast: &BroadcastRun<M>| matches!(broadcast.state, ValueState::Unknown | ValueState::Receiving(_));
         let awaited: Vec<u32> =
             self.broadcasts.iter().filter(|(_, broadcast)| is_awaited(broadcast)).map(|(&it, _)| it).collect();
         for number in awaited {
-            self.end(number, Err(TransferError::MissingResource { peer, what: what.to_string() }));
+            self.end(number, Err(TransferError::MissingResource { peer, cause: cause.to_string() }));
         }
     }
 

@@ -192,7 +192,7 @@ impl PeerLinks for PipeLinks {
             return Err(LinkError::Closed { cause: "closed".to_string() });
         }
         if self.net.lock().unwrap().without_resources.contains(&self.rank) {
-            return Err(LinkError::MissingResource { what: "no descriptors".to_string() });
+            return Err(LinkError::MissingResource { cause: "no descriptors".to_string() });
         }
         let (rank, net) = (self.rank, self.net.clone());
         let link = self.links.entry(peer).or_insert_with(|| {

@@ -25,8 +25,8 @@ fn check_sent_bytes(case_text: &str, request: &SwarmRequest, found: &SwarmOutcom
     let block_bytes = found.manifests.iter().map(|manifest| manifest.block_bytes).max().unwrap();
     let sent_bytes: usize = found.sent_bytes.iter().sum();
     // A corrupted block is sent again to all ranks downstream, and so are the following blocks in transit.
-    let most_bytes = bytes * (p - 1) + fault_count * p * 8 * block_bytes;
-    assert!(sent_bytes <= most_bytes + 1024 * p, "{case_text}: {sent_bytes} bytes sent, expected at most {most_bytes}");
+    let max_bytes = bytes * (p - 1) + fault_count * p * 8 * block_bytes;
+    assert!(sent_bytes <= max_bytes + 1024 * p, "{case_text}: {sent_bytes} bytes sent, expected at most {max_bytes}");
 }
 
 #[test]

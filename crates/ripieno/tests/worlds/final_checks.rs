@@ -18,11 +18,11 @@ pub fn check_end(world: &mut SimulatedWorld) {
         let ending = process.ending.as_ref();
         let ending = ending.unwrap_or_else(|| panic!("rank {rank} has not ended: {:?}", process.activity));
         let has_connected = process.monitors.get(&0).is_some_and(|monitor| monitor.is_complete);
-        if let ProgramEnding::Failed(why) = ending {
+        if let ProgramEnding::Failed(reason) = ending {
             let is_spared = world.scenario.replicas == 1 || all_ranks_alive(world);
             let must_finish =
-                world.scenario.has_only_kills() && has_connected && is_spared && !why.contains("did not connect");
-            assert!(!must_finish, "rank {rank} did not finish, although all faults were kills: {why}");
+                world.scenario.has_only_kills() && has_connected && is_spared && !reason.contains("did not connect");
+            assert!(!must_finish, "rank {rank} did not finish, although all faults were kills: {reason}");
         }
         if let Some((differing_rank, _)) = world.scenario.differs {
             // A replica of the differing rank may succeed with the data of the other replicas.

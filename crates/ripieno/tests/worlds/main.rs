@@ -47,7 +47,7 @@ impl WorldCounts {
     fn add(&mut self, played: &PlayedWorld) {
         self.worlds += 1;
         self.simulated_us += played.simulated_us;
-        played.counts.iter().for_each(|(&what, count)| *self.counts.entry(what).or_default() += count);
+        played.counts.iter().for_each(|(&event, count)| *self.counts.entry(event).or_default() += count);
     }
 
     fn hours(&self) -> f64 {
@@ -91,7 +91,7 @@ fn survivors_get_correct_results_or_timely_errors() {
         }
     }
     println!("{} worlds without a violated condition, {:.2} simulated hours", counts.worlds, counts.hours());
-    counts.counts.iter().for_each(|(what, count)| println!("{count:>9} {what}"));
+    counts.counts.iter().for_each(|(event, count)| println!("{count:>9} {event}"));
     assert!(failures.is_empty(), "{} worlds with violated conditions\n{}", failures.len(), failures.join("\n"));
 }
 

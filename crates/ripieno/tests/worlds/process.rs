@@ -28,7 +28,7 @@ pub enum AgreementResult {
 /// The current activity of the program, and its time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessActivity {
-    pub what: &'static str,
+    pub name: &'static str,
     pub since_us: u64,
     pub bound_us: u64,
 }

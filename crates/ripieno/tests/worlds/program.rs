@@ -123,10 +123,10 @@ fn run_steps(scheduler: &Arc<WorldScheduler>, first_rank: usize, fabric: WorldRa
 }
 
 impl RankProgram {
-    fn start_activity(&self, what: &'static str, bound_us: u64) {
+    fn start_activity(&self, name: &'static str, bound_us: u64) {
         let mut world = self.scheduler.lock();
         let since_us = world.now_us;
-        world.processes[self.first_rank].activity = Some(ProcessActivity { what, since_us, bound_us });
+        world.processes[self.first_rank].activity = Some(ProcessActivity { name, since_us, bound_us });
     }
 
     /// Simulate the computation between two calls.

@@ -92,8 +92,8 @@ impl SimulatedWorld {
         world
     }
 
-    pub fn count(&mut self, what: &'static str) {
-        *self.counts.entry(what).or_default() += 1;
+    pub fn count(&mut self, event: &'static str) {
+        *self.counts.entry(event).or_default() += 1;
     }
 
     /// Add an event to the timeline.
@@ -246,7 +246,7 @@ impl SimulatedWorld {
                 waited_us <= activity.bound_us,
                 "rank {rank} has waited for {:.1} s in {}: expected at most {:.1} s",
                 waited_us as f64 / 1e6,
-                activity.what,
+                activity.name,
                 activity.bound_us as f64 / 1e6
             );
         }

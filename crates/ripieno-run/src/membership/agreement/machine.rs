@@ -514,12 +514,12 @@ impl Agreement {
         let missing: Vec<usize> = self.members.iter().copied().filter(|&rank| rank != self.rank).collect();
         let silent: Vec<usize> = missing.into_iter().filter(|&rank| self.is_silent(rank, now)).collect();
         let waited = now.saturating_sub(self.round.begun_at.unwrap_or(now)).as_secs_f64();
-        let what = match (silent.is_empty(), self.was_paused) {
+        let reason = match (silent.is_empty(), self.was_paused) {
             (false, _) => format!("{} did not respond, and may be running elsewhere", name_ranks(&silent)),
             (true, true) => "this process was paused, and the others may have continued without it".to_string(),
             (true, false) => "the surviving ranks did not reach an agreement".to_string(),
         };
         let size = self.members.len();
-        format!("not in a majority of the {size} ranks, after {waited:.1} s: {what}")
+        format!("not in a majority of the {size} ranks, after {waited:.1} s: {reason}")
     }
 }

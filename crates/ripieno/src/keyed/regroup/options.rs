@@ -68,9 +68,9 @@ impl Regroup {
         Regroup { wave_bytes, wave_count: NonZeroU64::MIN, ..self }
     }
 
-    /// Return the bytes that a rank receives in a wave if no rank receives more than `most_bytes` in total.
-    pub(super) fn wave_bytes_of(&self, most_bytes: u64) -> u64 {
-        most_bytes.div_ceil(self.wave_count.get()).max(LEAST_WAVE_BYTES).min(self.wave_bytes)
+    /// Return the bytes that a rank receives in a wave if no rank receives more than `max_bytes` in total.
+    pub(super) fn wave_bytes_of(&self, max_bytes: u64) -> u64 {
+        max_bytes.div_ceil(self.wave_count.get()).max(LEAST_WAVE_BYTES).min(self.wave_bytes)
     }
 }
 

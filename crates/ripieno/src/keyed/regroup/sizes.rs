@@ -58,12 +58,12 @@ impl RegroupSizes {
             parts.adopt(agreed.schema);
         }
         let own_bytes = owned.bytes(&agreed.schema)?;
-        let most_bytes = agreed.size_bytes;
-        if !balanced && most_bytes <= options.wave_bytes_of(most_bytes) {
+        let max_bytes = agreed.size_bytes;
+        if !balanced && max_bytes <= options.wave_bytes_of(max_bytes) {
             // For parts of other owners, this rank only needs the size of its own rows.
             let mut known_bytes = bytes;
             owned.parts.iter().zip(&own_bytes).for_each(|(&part, &bytes)| known_bytes[part] = bytes);
-            let waves = Waves::single(&owners, &known_bytes, p, most_bytes > 0);
+            let waves = Waves::single(&owners, &known_bytes, p, max_bytes > 0);
             return Ok((RegroupSizes { waves, owned }, agreed));
         }
         let part_bytes = all_words(comm, &own_bytes)?;
@@ -78,8 +78,8 @@ impl RegroupSizes {
                 return Err(Error::Malformed { cause: format!("ranks announced part {part} with two sizes") });
             }
         }
-        let most_bytes = loads(&owners, &part_bytes, p).into_iter().max().unwrap_or(0);
-        let waves = Waves::new(&owners, &part_bytes, p, options.wave_bytes_of(most_bytes));
+        let max_bytes = loads(&owners, &part_bytes, p).into_iter().max().unwrap_or(0);
+        let waves = Waves::new(&owners, &part_bytes, p, options.wave_bytes_of(max_bytes));
         Ok((
             RegroupSizes { waves: limit_sent_bytes(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, owned },
             agreed,
