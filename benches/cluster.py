@@ -21,7 +21,7 @@ from ripieno.bench.comparison import compare
 from ripieno.bench.figures import Measurements, Samples
 from ripieno.bench.limits import WireLimit
 from ripieno.bench.toolchain import Skipped
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from ripieno.lab.cluster_spec import bits_per_s
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -252,7 +252,7 @@ def _small(case: BenchCase) -> BenchCase:
 
 
 def _can_emulate(report: Measurements) -> bool:
-    reason = why_not()
+    reason = missing_requirement()
     if reason is not None:
         report.remark(reason)
     return reason is None

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from ripieno.bench import figures, table
 from ripieno.bench.figures import Measurements
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 
 HERE = Path(__file__).resolve().parent
 
@@ -36,7 +36,7 @@ def show(report: Measurements, target: Path | None, *, quick: bool) -> None:
 
 def need_lab() -> None:
     """End the command if this machine cannot emulate hosts."""
-    reason = why_not()
+    reason = missing_requirement()
     if reason is not None:
         raise click.ClickException(reason)
 

@@ -19,7 +19,7 @@ import numpy as np
 from effort import Effort, Measured
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from ripieno.lab.cluster_spec import bits_per_s, wire_share
 from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.script.environment import init
@@ -39,7 +39,7 @@ def cases() -> dict[str, Measured]:
 
 def measured(report: Measurements, effort: Effort) -> None:
     """Measure with and without encryption, alternating, for each rate of the network link."""
-    cannot = why_not()
+    cannot = missing_requirement()
     if cannot is not None:
         raise Skipped(f"no emulated hosts: {cannot}")
     for rate, size_bytes in (QUICK_LINKS if effort.quick else LINKS).items():

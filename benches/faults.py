@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.errors import RankFailed
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from ripieno.launch import launch
 from ripieno.launch.script.environment import init
 from ripieno.launch.script.run import Script, run
@@ -58,7 +58,7 @@ def local(report: Measurements, effort: Effort) -> None:
 
 def lab(report: Measurements, effort: Effort) -> None:
     """Measure one rank on every emulated host."""
-    reason = why_not()
+    reason = missing_requirement()
     if reason is not None:
         raise Skipped(f"no emulated hosts: {reason}")
     count = QUICK_COUNT if effort.quick else HOST_COUNT

@@ -24,7 +24,7 @@ from effort import Effort, Measured
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.comm.communicator import Communicator
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from ripieno.lab.cluster_spec import bits_per_s
 from ripieno.launch.script.environment import init
 
@@ -68,7 +68,7 @@ def cases() -> dict[str, Measured]:
 
 def measured(report: Measurements, effort: Effort) -> None:
     """Measure all systems, alternating."""
-    cannot = why_not()
+    cannot = missing_requirement()
     if cannot is not None:
         raise Skipped(f"no emulated hosts: {cannot}")
     found: dict[ReplicaSystem, dict[str, list[float]]] = {system: {} for system in SYSTEMS}
@@ -78,15 +78,15 @@ def measured(report: Measurements, effort: Effort) -> None:
                 for name, values in _run(lab, system, quick=effort.quick).items():
                     found[system].setdefault(name, []).extend(values)
         bytes_per_s = bits_per_s("rate", "400mbit" if effort.quick else RATE) / 8
-    for what in ("configure", "reduce"):
-        peer_samples = Samples(tuple(found[SYSTEMS[1]][what]))
+    for stage in ("configure", "reduce"):
+        peer_samples = Samples(tuple(found[SYSTEMS[1]][stage]))
         report.figures.extend(
             Figure(
-                case=what,
+                case=stage,
                 row=system.name,
-                ours=Samples(tuple(found[system][what])),
+                ours=Samples(tuple(found[system][stage])),
                 peers={} if system == SYSTEMS[1] else {SYSTEMS[1].name: peer_samples},
-                limit_s=max(found[system][f"{what}_bytes"]) / bytes_per_s,
+                limit_s=max(found[system][f"{stage}_bytes"]) / bytes_per_s,
                 limit="bytes of the busiest rank, over its link rate",
                 work=0.0,
                 rate_unit="",
@@ -114,10 +114,10 @@ def _run(lab: Lab, system: ReplicaSystem, *, quick: bool) -> dict[str, list[floa
     for rank in sorted(ranks, key=lambda rank: sum(rank["reduce"])):
         logical.setdefault(rank["rank"], rank)
     found = {}
-    for what in ("configure", "reduce"):
-        rounds = zip(*(rank[what] for rank in logical.values()), strict=True)
-        found[what] = [max(seconds) for seconds in rounds]
-        found[f"{what}_bytes"] = [max(rank[f"{what}_bytes"] for rank in ranks)]
+    for stage in ("configure", "reduce"):
+        rounds = zip(*(rank[stage] for rank in logical.values()), strict=True)
+        found[stage] = [max(seconds) for seconds in rounds]
+        found[f"{stage}_bytes"] = [max(rank[f"{stage}_bytes"] for rank in ranks)]
     return found
 
 

@@ -22,7 +22,7 @@ import command
 from effort import Effort, Measured
 from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from ripieno.lab.cluster_spec import bits_per_s
 from ripieno.units import bytes_text
 from shuffle_rank import ShuffleMethod
@@ -92,7 +92,7 @@ def cases() -> dict[str, Measured]:
 
 def measured(name: str, setting: Setting, report: Measurements, effort: Effort) -> None:
     """Run the benchmark `reduction` or `incast`."""
-    reason = why_not()
+    reason = missing_requirement()
     if reason is not None:
         raise Skipped(f"no emulated hosts: {reason}")
     {"reduction": _reduction, "incast": _incast}[name](setting.quick() if effort.quick else setting, report, effort)

@@ -21,7 +21,7 @@ from effort import Effort, Measured
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.comm.communicator import Communicator
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from ripieno.lab.cluster_spec import bits_per_s, wire_share
 from ripieno.launch import init, launch
 
@@ -40,7 +40,7 @@ def cases() -> dict[str, Measured]:
 
 
 def _lab(report: Measurements, effort: Effort) -> None:
-    cannot = why_not()
+    cannot = missing_requirement()
     if cannot is not None:
         raise Skipped(f"no emulated hosts: {cannot}")
     _measured(report, effort, RATE, _in_lab)

@@ -270,13 +270,13 @@ def waiting(at: CallSite) -> None:
     at.comm.stats(all_ranks=True)
 
 
-def graph_of(comm: rp.Communicator, home: str = "hash", by: str = "source") -> Any:
+def graph_of(comm: rp.Communicator, partitioner: str = "hash", by: str = "source") -> Any:
     ids = np.arange(6) + comm.rank
-    return rp.Graph.from_edges(ids, (ids * 5 + 1) % 9, comm=comm, home=home, by=by)
+    return rp.Graph.from_edges(ids, (ids * 5 + 1) % 9, comm=comm, partitioner=partitioner, by=by)
 
 
-def graph(at: CallSite, home: str, by: str, how: str, to: str) -> None:
-    getattr(graph_of(at.comm, home, by), how)(by=to)
+def graph(at: CallSite, partitioner: str, by: str, how: str, to: str) -> None:
+    getattr(graph_of(at.comm, partitioner, by), how)(by=to)
 
 
 def messages(at: CallSite, how: str, combine: str, dtype: str, width: int) -> None:
@@ -376,7 +376,7 @@ KINDS = {
     "graph": RandomCallKind(
         graph,
         {
-            "home": ("hash", "blocks"),
+            "partitioner": ("hash", "blocks"),
             "by": ("source", "target"),
             "how": ("regroup", "send_edges"),
             "to": ("source", "target"),

@@ -118,8 +118,8 @@ def test_factors_have_the_same_bits_for_any_number_of_workers_and_exchange(world
         model = model_of(exchange=exchange, engine=world(workers), **options).fit(RATINGS)
         assert model.user_factors_.tobytes() == alone.user_factors_.tobytes()
         assert model.item_factors_.tobytes() == alone.item_factors_.tobytes()
-        assert [way.chosen for way in model.report_.ways] == [exchange] * 2
-    assert [way.chosen for way in alone.report_.ways] == ["stay"] * 2
+        assert [each.chosen for each in model.report_.exchanges] == [exchange] * 2
+    assert [each.chosen for each in alone.report_.exchanges] == ["stay"] * 2
 
 
 @KINDS
@@ -151,9 +151,9 @@ def test_workers_without_ratings_do_not_change_the_factors(world, implicit):
         assert model.item_factors_.tobytes() == alone.item_factors_.tobytes()
 
 
-def _moved(comm, cuts, columns, way):
+def _moved(comm, cuts, columns, method):
     own = np.arange(cuts[comm.rank], cuts[comm.rank + 1])
-    exchange = FactorTransfer(comm, "items", cuts, columns[comm.rank], 4, way)
+    exchange = FactorTransfer(comm, "items", cuts, columns[comm.rank], 4, method)
     sent = comm.stats()["bytes_sent"]
     table = exchange((own[:, None] * [1, 10, 100, 1000]).astype(np.float32))
     return table[exchange.columns], exchange.exchange, comm.stats()["bytes_sent"] - sent
@@ -168,11 +168,11 @@ def test_the_cheaper_exchange_is_chosen_and_delivers_the_rows_of_the_ratings(wor
     everywhere = [np.arange(count, dtype=np.int32)] * workers
     for columns, chosen in ((near, "needed"), (everywhere, "allgather")):
         moved = {}
-        for way in (None, "allgather", "needed"):
-            for rank, (rows, described, sent) in enumerate(world(workers).run(_moved, cuts, columns, way)):
+        for method in (None, "allgather", "needed"):
+            for rank, (rows, described, sent) in enumerate(world(workers).run(_moved, cuts, columns, method)):
                 assert rows.tolist() == (columns[rank][:, None] * [1.0, 10, 100, 1000]).tolist()
-                assert described.chosen == (way or chosen)
-                moved[way] = max(moved.get(way, 0), sent)
+                assert described.chosen == (method or chosen)
+                moved[method] = max(moved.get(method, 0), sent)
         assert described.row_bytes == 16 and described.row_count == count
         if chosen == "needed":
             # One row, and the overhead of the calls.
@@ -379,7 +379,7 @@ def test_computation_and_communication_of_every_iteration_and_rank_are_reported(
     for step in report.iterations:
         assert len(step.compute_s) == len(step.communication_s) == 3 and min(step.compute_s) > 0
         assert min(step.communication_s) > 0 and set(step.measures) == {"objective", "rmse"}
-    assert [way.what for way in report.ways] == ["items", "users"] and "MB to a rank" in str(report.ways[0])
+    assert [each.side for each in report.exchanges] == ["items", "users"] and "MB to a rank" in str(report.exchanges[0])
 
 
 PROGRAM = """

@@ -21,10 +21,10 @@ from ripieno.bench.cases import BenchCase
 from ripieno.bench.figures import FigureCount, Measurements
 from ripieno.cli import main
 from ripieno.features import hog_vectors
-from ripieno.lab import why_not
+from ripieno.lab import missing_requirement
 
 BENCHES = Path(__file__).resolve().parents[2] / "benches"
-cannot_emulate = why_not()
+cannot_emulate = missing_requirement()
 needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 
 
@@ -152,8 +152,8 @@ def test_encrypted_messages_are_timed_against_unencrypted_messages(tmp_path):
 def test_replicas_with_up_to_three_dead_ranks_are_timed_against_ranks_without_replicas(tmp_path):
     figures = reports_of("replicas", tmp_path)["figures"]
 
-    for what in ("configure", "reduce"):
-        rows = [figure["row"] for figure in figures if figure["case"] == what]
+    for stage in ("configure", "reduce"):
+        rows = [figure["row"] for figure in figures if figure["case"] == stage]
         assert rows[:2] == ["4 ranks without replicas", "8 ranks without replicas"]
         assert rows[2:] == [f"4 × 2 replicas, {dead} dead" for dead in range(4)]
     assert all(figure["ours"]["seconds"] and figure["limit_s"] > 0 for figure in figures)

@@ -7,10 +7,10 @@ import threading
 import time
 
 import pytest
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from varied import exhaustively
 
-cannot_emulate = why_not()
+cannot_emulate = missing_requirement()
 pytestmark = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 
 TIMEOUT_S = 60.0

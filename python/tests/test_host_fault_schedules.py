@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from varied import exhaustively
 from watching import comes_true
 
-cannot_emulate = why_not()
+cannot_emulate = missing_requirement()
 pytestmark = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 
 REQUESTED = os.environ.get("RIPIENO_SCHEDULES")
@@ -107,10 +107,10 @@ def inject_on_request(folder: Path, rank: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def write(path: Path, what: object) -> None:
+def write(path: Path, value: object) -> None:
     """Write a file atomically."""
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(what))
+    part.write_text(json.dumps(value))
     part.rename(path)
 
 

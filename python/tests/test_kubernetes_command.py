@@ -143,7 +143,7 @@ def test_options_reach_the_pods(written):
         *("--name", "gang", "--namespace", "team", "--cpu", "2500m", "--memory", "4Gi", "--port", "4000"),
         *("--image-pull-policy", "Never", "--env", "A=1e3", "-e", "B=x=$(RANK)", "--node-selector", "disk=ssd"),
         *("--spread", "kubernetes.io/hostname", "--racks", "topology.kubernetes.io/zone", "--claim", "data:/data"),
-        *("--meet-within", "30"),
+        *("--rendezvous-timeout", "30"),
     )
 
     assert {(each["metadata"]["name"], each["metadata"]["namespace"]) for each in resources.values()} == {
@@ -179,7 +179,7 @@ def test_threads_are_reported_to_the_rank_and_to_its_libraries(written):
     [
         (["--image", ""], "--image='': expected the name of an image"),
         (["--image", " it:1"], "--image=' it:1'"),
-        (["--meet-within", "0"], "'--meet-within': 0 is not in the range"),
+        (["--rendezvous-timeout", "0"], "'--rendezvous-timeout': 0 is not in the range"),
         (["--name", "Train"], "--name='Train': expected lower-case letters, digits and hyphens, a letter first"),
         (["--name", "9train"], "a letter first and no hyphen last"),
         (["--name", "train-"], "--name='train-'"),

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import pytest
 from ripieno.cli import main
 from ripieno.errors import InputError, LabError
-from ripieno.lab import ClusterSpec, Counters, Lab, cluster_spec, kernel, registry, why_not, wiring
+from ripieno.lab import ClusterSpec, Counters, Lab, cluster_spec, kernel, missing_requirement, registry, wiring
 from ripieno.launch import limits
 from watching import comes_true, under_load
 
-cannot_emulate = why_not()
+cannot_emulate = missing_requirement()
 needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 
 COMMAND = [sys.executable, "-c", "import sys; from ripieno.cli import main; sys.exit(main())", "lab"]

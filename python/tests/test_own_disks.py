@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 
-cannot_emulate = why_not()
+cannot_emulate = missing_requirement()
 pytestmark = [
     pytest.mark.exhaustive,
     pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or ""),

@@ -52,7 +52,7 @@ def test_sparse_reductions_by_three_networks_are_timed(world):
 
 
 def test_measured_figures_that_need_hosts_are_refused_before_the_others_run(monkeypatch, capsys):
-    monkeypatch.setattr(paper_figures, "why_not", lambda: "not root")
+    monkeypatch.setattr(paper_figures, "missing_requirement", lambda: "not root")
     with pytest.raises(LabError, match="twister-figure-8 is measured on emulated hosts: not root"):
         paper_figures.measure("twister-figure-8")
     assert main(["reproduce", "all", "--measured"]) == 1

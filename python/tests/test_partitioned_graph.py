@@ -10,13 +10,15 @@ from graph_programs import built, gathered, random_edges
 from numpy.testing import assert_array_equal
 from operations import OPS
 
-LAYOUTS = [(home, by) for home in ("hash", "blocks", lambda ids: ids // 3 % 2 * 0) for by in ("source", "target")]
+LAYOUTS = [
+    (partitioner, by) for partitioner in ("hash", "blocks", lambda ids: ids // 3 % 2 * 0) for by in ("source", "target")
+]
 
 
 def fields(comm):
     (sources, targets), weights = random_edges()
-    for home, by in LAYOUTS:
-        graph = built(comm, home=home, by=by, vertices=[500] if comm.rank == 0 else ())
+    for partitioner, by in LAYOUTS:
+        graph = built(comm, partitioner=partitioner, by=by, vertices=[500] if comm.rank == 0 else ())
         names = np.unique([*sources, *targets, 500])
         all_ids, _ = gathered(comm, graph.vertices, graph.vertices)
         assert_array_equal(all_ids, names)
@@ -60,8 +62,8 @@ ALONG = {
 }
 
 
-def along_edges(comm, op, dtype, width, home, by, weighted, along):
-    graph = built(comm, home=home, by=by, weighted=weighted, duplicates="sum")
+def along_edges(comm, op, dtype, width, partitioner, by, weighted, along):
+    graph = built(comm, partitioner=partitioner, by=by, weighted=weighted, duplicates="sum")
     (sources, targets), weights = random_edges()
     weights = weights if weighted else np.ones_like(weights)
     names, values = gathered(comm, graph.vertices, value_of(graph.vertices, dtype, width))
@@ -158,8 +160,8 @@ def test_messages_to_any_vertices_match_numpy(everywhere):
 def messages_as_lists(comm):
     (sources, targets), weights = random_edges()
     order = np.lexsort((sources, targets))
-    for home, by in LAYOUTS[:4]:
-        graph = built(comm, home=home, by=by)
+    for partitioner, by in LAYOUTS[:4]:
+        graph = built(comm, partitioner=partitioner, by=by)
         even = graph.vertices % 2 == 0
         for where in (None, even):
             received = graph.send_along_edges(graph.vertices, "concat", where=where)
@@ -215,7 +217,7 @@ def regrouped_content(comm):
     graph.values["id"] = graph.vertices
     graph.values["pair"] = graph.vertices[:, None] * [1.0, 2.0]
     all_ids, _ = graph.allgather("id")
-    for options in ({"home": "blocks"}, {"by": "target"}, {"home": lambda ids: ids * 0, "by": "target"}):
+    for options in ({"partitioner": "blocks"}, {"by": "target"}, {"partitioner": lambda ids: ids * 0, "by": "target"}):
         other = graph.regroup(**options)
         assert_array_equal(other.values["id"], other.vertices)
         assert_array_equal(other.values["pair"][:, 1], 2.0 * other.vertices)
@@ -265,10 +267,13 @@ def wrong_arguments(comm):
     graph = built(comm)
     n = len(graph.vertices)
     for call, text in [
-        (lambda: built(comm, home="near"), "home='near': expected 'hash', 'blocks'"),
+        (lambda: built(comm, partitioner="near"), "partitioner='near': expected 'hash', 'blocks'"),
         (lambda: built(comm, by="end"), "by='end': expected 'source' or 'target'"),
-        (lambda: built(comm, home=lambda ids: ids * 0 + 9), r"home returned rank 9 for vertex \d+: expected 0 … 1"),
-        (lambda: built(comm, home=lambda ids: ids * 0.5), "home returned ranks of type float64"),
+        (
+            lambda: built(comm, partitioner=lambda ids: ids * 0 + 9),
+            r"partitioner returned rank 9 for vertex \d+: expected 0 … 1",
+        ),
+        (lambda: built(comm, partitioner=lambda ids: ids * 0.5), "partitioner returned ranks of type float64"),
         (lambda: rp.Graph.from_edges([1], [2, 3], comm=comm), "edges of rank 0: 1 sources and 2 targets"),
         (lambda: rp.Graph.from_edges([-1], [2], comm=comm), "edges of rank 0, edge 0: vertex id -1"),
         (lambda: rp.Graph.from_edges([], [], comm=comm), "no edges and no vertices"),

@@ -12,7 +12,7 @@ import ripieno as rp
 from click.testing import CliRunner
 from ripieno.cli.run import run_command
 from ripieno.errors import InputError
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from ripieno.launch.job import programs
 from ripieno.launch.racks import found_racks, rack_of_this_host
 from ripieno.topology import Host, Topology
@@ -217,7 +217,7 @@ if comm.rank == 0:
     with open(sys.argv[1], "w") as file:
         json.dump(found, file)
 """
-cannot_emulate = why_not()
+cannot_emulate = missing_requirement()
 
 
 @pytest.mark.exhaustive

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.cli import main
-from ripieno.lab import Lab, kernel, why_not
+from ripieno.lab import Lab, kernel, missing_requirement
 from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.engine import member_server, remote, survey
 from ripieno.launch.process.channel import ConnectionClosed
@@ -30,7 +30,7 @@ TOKEN = bytes(range(32))
 # Several TLS records, the last one partial.
 LARGE = 300_001
 
-cannot_emulate = why_not()
+cannot_emulate = missing_requirement()
 needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 
 

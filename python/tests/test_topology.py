@@ -13,10 +13,10 @@ import pytest
 import ripieno as rp
 from click.testing import CliRunner
 from ripieno.cli.topology import topology_command
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from ripieno.topology import Host, Topology, search
 
-cannot_emulate = why_not()
+cannot_emulate = missing_requirement()
 
 
 def rates_of(pairs, racks, uplinks, draw, noise):

@@ -17,10 +17,10 @@ from ripieno.cli import main
 from ripieno.cli.tune import tune_command
 from ripieno.comm import block_sizes
 from ripieno.comm.cost_probes import _concurrent_pairs, _pairs
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from ripieno.simulation import Cluster, LinkCost, MeasuredCosts, explain, link_costs, simulate
 
-cannot_emulate = why_not()
+cannot_emulate = missing_requirement()
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ const OPS: [Op; 7] = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::And, Op::Or, Op::
 /// Return the communicator at an address.
 ///
 /// # Safety
-/// `meet`, `split` or `group` must have created it, and it must not be freed during `'a`. Java frees it when no
+/// `connect`, `split` or `group` must have created it, and it must not be freed during `'a`. Java frees it when no
 /// thread can call it any more.
 pub unsafe fn at<'a>(communicator: jlong) -> &'a Communicator {
     unsafe { &*(communicator as *const Communicator) }
@@ -305,7 +305,7 @@ extern "system" fn Java_org_ripieno_Native_free<'local>(
     communicator: jlong,
 ) {
     with_exceptions(env, |_| {
-        // SAFETY: Java frees the communicator from `meet`, `split` or `group` once, when no thread can call it any
+        // SAFETY: Java frees the communicator from `connect`, `split` or `group` once, when no thread can call it any
         // more.
         drop(unsafe { Box::from_raw(communicator as *mut Communicator) });
         Ok(())

@@ -15,7 +15,7 @@ const UNSET: jint = -1;
 /// Connect to the other ranks. Exactly one of `exchange`, `directory` and `store` is not null.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
-extern "system" fn Java_org_ripieno_Native_meet<'local>(
+extern "system" fn Java_org_ripieno_Native_connect<'local>(
     env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rank: jint,

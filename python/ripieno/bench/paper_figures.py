@@ -28,7 +28,7 @@ from ripieno.bench.sparse_rank import SparseCase
 from ripieno.bench.strategies import StrategiesQuery
 from ripieno.errors import LabError
 from ripieno.files import disk
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from ripieno.simulation.reproduction import Claim, FigureRow, Kind, Reproduction
 from ripieno.units import bytes_text
 from ripieno.wire import packing
@@ -47,7 +47,7 @@ class MeasuredFigure:
 
 def check_possible(name: str) -> None:
     """Raise LabError if this machine cannot measure a figure."""
-    reason = why_not() if MEASURED[name].needs_hosts else None
+    reason = missing_requirement() if MEASURED[name].needs_hosts else None
     if reason is not None:
         raise LabError(f"{name} is measured on emulated hosts: {reason}")
 
@@ -78,8 +78,8 @@ def twister_figure_7() -> Reproduction:
             begin_s = time.perf_counter()
             packing.unpack(packed.pickled, packed.buffers)
             unpacked_s.append(time.perf_counter() - begin_s)
-        for what, seconds in (("serialization", packed_s), ("deserialization", unpacked_s)):
-            rows.append(FigureRow(f"{name}, {what}", None, statistics.median(seconds) / size_bytes * 1e9))
+        for label, seconds in (("serialization", packed_s), ("deserialization", unpacked_s)):
+            rows.append(FigureRow(f"{name}, {label}", None, statistics.median(seconds) / size_bytes * 1e9))
     return Reproduction(
         "twister-figure-7",
         "Twister, figure 7: serialization and deserialization of a value before and after its broadcast",
@@ -111,8 +111,8 @@ def twister_figure_8() -> Reproduction:
             {name: statistics.median(each[name] for each in found[kind]) for name in found[kind][0]}
             for kind in ("with", "without")
         )
-        for name, what in (("sent_bytes", "bytes"), ("exchange", "time of the exchange"), ("total", "time in all")):
-            rows.append(FigureRow(f"{dtype}, {rate}, {what}", None, reduced[name] / unreduced[name]))
+        for name, label in (("sent_bytes", "bytes"), ("exchange", "time of the exchange"), ("total", "time in all")):
+            rows.append(FigureRow(f"{dtype}, {rate}, {label}", None, reduced[name] / unreduced[name]))
         stages[dtype, rate] = reduced
     slow = stages["float64", "25mbit"]
     return Reproduction(

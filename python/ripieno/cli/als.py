@@ -44,7 +44,7 @@ def als_command(run: FitRun, test: str | None) -> None:
         _result(model, error),
         facts={
             "rating_count": getattr(model.report_, "rating_count", None),
-            "exchanges": [str(way) for way in getattr(model.report_, "ways", ())],
+            "exchanges": [str(exchange) for exchange in getattr(model.report_, "exchanges", ())],
             **({} if error is None else {f"test_{of_test}": error}),
         },
         page=lambda: _page(model, error),
@@ -69,7 +69,7 @@ def _page(model: ALS, error: float | None) -> tuple[dict[str, str], list[Charted
 
 def _exchanges(model: ALS) -> str:
     """Return a sentence on how factors are exchanged."""
-    return f"Factors of {'; of '.join(map(str, model.report_.ways))}."
+    return f"Factors of {'; of '.join(map(str, model.report_.exchanges))}."
 
 
 def _result(model: ALS, error: float | None) -> str:

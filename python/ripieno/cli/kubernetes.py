@@ -10,6 +10,7 @@ import click
 import yaml
 
 from ripieno._checks import SECONDS_MAX, THREADS_MAX
+from ripieno.cli.options import aliased_option
 from ripieno.errors import InputError
 from ripieno.files.sources import input_errors, size_bytes
 from ripieno.launch.kubernetes.manifest import Manifest
@@ -84,9 +85,10 @@ class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic
     help="A PersistentVolumeClaim and its mount path.",
 )
 @click.option("--secret", metavar="NAME", help="Existing Secret that contains the `token`. Default: a new one.")
-@click.option(
-    "--meet-within",
-    "meet_within_s",
+@aliased_option(
+    "--rendezvous-timeout",
+    "rendezvous_timeout_s",
+    aliases=["--meet-within"],
     type=click.IntRange(1, SECONDS_MAX),
     default=600,
     show_default=True,

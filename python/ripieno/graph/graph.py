@@ -19,7 +19,7 @@ from ripieno.graph.edge_files import EdgeFile, open_edges
 from ripieno.graph.edges import Edges, with_both_directions
 from ripieno.graph.layout import End
 from ripieno.graph.memory import EdgesInMemory, checked, in_memory, named_in_memory
-from ripieno.graph.owners import Home
+from ripieno.graph.owners import VertexPartitioner, renamed
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.split_edges import SplitEdges, read_edges
 from ripieno.host import memory_limit_bytes
@@ -193,8 +193,9 @@ class Graph:
         directed: bool = True,
         vertices: Any = (),
         duplicates: str | None = None,
-        home: Home = "hash",
+        partitioner: VertexPartitioner = "hash",
         by: End = "source",
+        home: VertexPartitioner | None = None,
     ) -> PartitionedGraph:
         """Create a graph on the ranks of `comm` from their edges. Every rank calls it with its own edges.
 
@@ -212,12 +213,14 @@ class Graph:
         duplicates : {"once", "sum"}, optional
             Whether edges with equal ends count as one, or stay separate, each with its own message. The default is
             "sum" with weights, otherwise "once".
-        home : {"hash", "blocks"} or callable
+        partitioner : {"hash", "blocks"} or callable
             The owner of each vertex. "hash": pseudo-random. "blocks": ranks own consecutive ranges of ids of equal
             length. A callable receives (m,) int64 ids and returns (m,) ranks; on every rank, equal ids must map to
             equal ranks.
         by : {"source", "target"}
             The end of an edge that determines its location: the edge lies with the owner of this end.
+        home
+            Deprecated name of `partitioner`.
 
         Returns
         -------
@@ -226,9 +229,10 @@ class Graph:
         Raises
         ------
         InputError
-            On every rank: ids or weights of any rank are wrong, there is no vertex, or a callable `home` returns ranks
-            out of range.
+            On every rank: ids or weights of any rank are wrong, there is no vertex, or a callable `partitioner` returns
+            ranks out of range.
         """
+        partitioner = renamed(partitioner, home)
         with agreement(comm, f"a graph of edges, directed={bool(directed)}, duplicates={duplicates}"):
             edges = checked(sources, targets, weights, where=f"edges of rank {comm.rank}")
             lone = checked(vertices, vertices, where=f"vertices of rank {comm.rank}").sources
@@ -240,16 +244,23 @@ class Graph:
         weights = None if not weighted else edges.weights if len(edges) else np.empty(0)
         edges = Edges(edges.sources, edges.targets, weights, lone)
         edges = with_both_directions(comm, edges, directed=directed)
-        return PartitionedGraph(comm, edges, home=home, by=by, once=once)
+        return PartitionedGraph(comm, edges, partitioner=partitioner, by=by, once=once)
 
-    def partition(self, comm: Communicator, *, home: Home = "hash", by: End = "source") -> PartitionedGraph:
+    def partition(
+        self,
+        comm: Communicator,
+        *,
+        partitioner: VertexPartitioner = "hash",
+        by: End = "source",
+        home: VertexPartitioner | None = None,
+    ) -> PartitionedGraph:
         """Distribute the graph over the ranks of `comm`: each rank reads a share and sends edges to their owners.
 
         Parameters
         ----------
         comm : Communicator
             Every rank calls it, with an equal graph.
-        home, by
+        partitioner, by, home
             As for `from_edges`.
 
         Returns
@@ -259,17 +270,20 @@ class Graph:
         Raises
         ------
         InputError
-            On every rank: the edges of a rank cannot be read, or a callable `home` returns ranks out of range.
+            On every rank: the edges of a rank cannot be read, or a callable `partitioner` returns ranks out of range.
         """
+        partitioner = renamed(partitioner, home)
         if isinstance(self.source, SplitEdges):
-            return self._partition_splits(comm, self.source, home, by)
+            return self._partition_splits(comm, self.source, partitioner, by)
         with agreement(comm, f"a graph's partition, directed={self.directed}, duplicates={self.duplicates}"):
             edges = self.read_share(comm.rank, comm.world_size)
         edges = with_both_directions(comm, edges, directed=self.directed)
         once = self.duplicates == "once"
-        return PartitionedGraph(comm, edges, home=home, by=by, once=once, labels=self.labels)
+        return PartitionedGraph(comm, edges, partitioner=partitioner, by=by, once=once, labels=self.labels)
 
-    def _partition_splits(self, comm: Communicator, source: SplitEdges, home: Home, by: End) -> PartitionedGraph:
+    def _partition_splits(
+        self, comm: Communicator, source: SplitEdges, partitioner: VertexPartitioner, by: End
+    ) -> PartitionedGraph:
         splits = share(source.splits, comm)
         with agreement(comm):
             graph = self.of_splits(splits)
@@ -283,7 +297,7 @@ class Graph:
             directed=self.directed,
             vertices=edges.lone,
             duplicates=source.options["duplicates"],
-            home=home,
+            partitioner=partitioner,
             by=by,
         )
 

@@ -13,7 +13,7 @@ from ripieno import log
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges, Redistribution, matrix_edges
-from ripieno.graph.owners import Home, VertexOwners
+from ripieno.graph.owners import VertexOwners, VertexPartitioner
 from ripieno.kernels.lookup import positions_of
 from ripieno.keyed.groups import offsets_of
 from ripieno.wire.operations import description_of
@@ -43,14 +43,19 @@ class VertexLayout:
         The edges as in `ripieno.graph.LocalGraph`.
     """
 
-    def __init__(self, comm: Communicator, edges: Edges, *, home: Home, by: End, once: bool) -> None:
+    def __init__(
+        self, comm: Communicator, edges: Edges, *, partitioner: VertexPartitioner, by: End, once: bool
+    ) -> None:
         if by not in ("source", "target"):
             raise InputError(f"by={by!r}: expected 'source' or 'target'")
         self.comm, self.by = comm, by
         ids = (edges.sources, edges.targets, edges.lone)
         self.largest: int = comm.allreduce(max(int(each.max(initial=-1)) for each in ids), op="max")
-        with agreement(comm, f"a graph, home={description_of(home) if callable(home) else home}, by={by}"):
-            self._owners = VertexOwners(home, comm.world_size, self.largest)
+        with agreement(
+            comm,
+            f"a graph, partitioner={description_of(partitioner) if callable(partitioner) else partitioner}, by={by}",
+        ):
+            self._owners = VertexOwners(partitioner, comm.world_size, self.largest)
             ranks = self._owners(edges.sources if by == "source" else edges.targets)
         edges = edges.sent(comm, ranks)
         self.weighted = edges.weights is not None

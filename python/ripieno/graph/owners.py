@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno import log
 from ripieno.errors import InputError
 from ripieno.kernels.hashing import mixed
 
-Home = str | Callable[[NDArray[np.int64]], Any]
+VertexPartitioner = str | Callable[[NDArray[np.int64]], Any]
+
+
+T = TypeVar("T")
+
+
+def renamed(partitioner: T, home: T | None) -> T:
+    """Return the argument `partitioner`, or that of its deprecated name `home`."""
+    if home is None:
+        return partitioner
+    log.warn("home= is deprecated, use partitioner=", DeprecationWarning)
+    return home
 
 
 class VertexOwners:
@@ -19,7 +31,7 @@ class VertexOwners:
 
     Parameters
     ----------
-    home : {"hash", "blocks"} or callable
+    partitioner : {"hash", "blocks"} or callable
         "hash": pseudo-random, by a hash that is equal on every machine. "blocks": ranks own consecutive ranges of ids
         of equal length. A callable receives (m,) int64 ids and returns (m,) ranks, on every rank the same.
     world_size : int
@@ -29,13 +41,13 @@ class VertexOwners:
     Raises
     ------
     InputError
-        `home` is not one of these.
+        `partitioner` is not one of these.
     """
 
-    def __init__(self, home: Home, world_size: int, largest: int) -> None:
-        if not callable(home) and home not in ("hash", "blocks"):
-            raise InputError(f"home={home!r}: expected 'hash', 'blocks' or a callable from ids to ranks")
-        self.home = home
+    def __init__(self, partitioner: VertexPartitioner, world_size: int, largest: int) -> None:
+        if not callable(partitioner) and partitioner not in ("hash", "blocks"):
+            raise InputError(f"partitioner={partitioner!r}: expected 'hash', 'blocks' or a callable from ids to ranks")
+        self.partitioner = partitioner
         self._world_size = world_size
         self._block = -(-(largest + 1) // world_size)
 
@@ -47,23 +59,23 @@ class VertexOwners:
         InputError
             The callable returned an invalid rank. The message names the vertex.
         """
-        if callable(self.home):
-            return self._checked(ids, np.asarray(self.home(ids)))
-        if self.home == "hash":
+        if callable(self.partitioner):
+            return self._checked(ids, np.asarray(self.partitioner(ids)))
+        if self.partitioner == "hash":
             return (mixed(ids) % np.uint64(self._world_size)).astype(np.int64)
         return np.minimum(ids // max(self._block, 1), self._world_size - 1)
 
     def _checked(self, ids: NDArray[np.int64], ranks: NDArray[Any]) -> NDArray[np.int64]:
         if ranks.shape != ids.shape or (ranks.dtype.kind not in "iu" and ranks.size):
             raise InputError(
-                f"home returned ranks of type {ranks.dtype} and shape {ranks.shape}, expected whole "
+                f"partitioner returned ranks of type {ranks.dtype} and shape {ranks.shape}, expected whole "
                 f"numbers, {ids.shape}"
             )
         wrong = np.flatnonzero((ranks < 0) | (ranks >= self._world_size))
         if len(wrong):
             at = wrong[0]
             raise InputError(
-                f"home returned rank {ranks[at]} for vertex {ids[at]}: expected 0 … {self._world_size - 1}, "
+                f"partitioner returned rank {ranks[at]} for vertex {ids[at]}: expected 0 … {self._world_size - 1}, "
                 f"for {self._world_size} ranks"
             )
         return ranks.astype(np.int64)

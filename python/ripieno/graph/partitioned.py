@@ -16,7 +16,7 @@ from ripieno.graph.edge_messages import Along, EdgeMessages
 from ripieno.graph.edges import Edges, Redistribution
 from ripieno.graph.layout import End, VertexLayout
 from ripieno.graph.messages import Messages, checked_mask, checked_rows
-from ripieno.graph.owners import Home
+from ripieno.graph.owners import VertexPartitioner, renamed
 from ripieno.graph.superstep import Supersteps, run
 from ripieno.graph.vertex_messages import deliver
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner, combiner_of
@@ -40,9 +40,16 @@ class PartitionedGraph(VertexLayout):
     """
 
     def __init__(
-        self, comm: Communicator, edges: Edges, *, home: Home, by: End, once: bool, labels: NDArray[Any] | None = None
+        self,
+        comm: Communicator,
+        edges: Edges,
+        *,
+        partitioner: VertexPartitioner,
+        by: End,
+        once: bool,
+        labels: NDArray[Any] | None = None,
     ) -> None:
-        super().__init__(comm, edges, home=home, by=by, once=once)
+        super().__init__(comm, edges, partitioner=partitioner, by=by, once=once)
         self.values = Columns(len(self.vertices))
         self._all_labels = labels
         self.labels = None if labels is None else labels[self.vertices]
@@ -193,25 +200,34 @@ class PartitionedGraph(VertexLayout):
         self.comm._allgather_values(f"send_edges, by={by}")
         return edges.sent(self.comm, self._owners(edges.targets if by == "target" else edges.sources)).sorted(by)
 
-    def regroup(self, *, home: Home | None = None, by: End | None = None) -> PartitionedGraph:
+    def regroup(
+        self,
+        *,
+        partitioner: VertexPartitioner | None = None,
+        by: End | None = None,
+        home: VertexPartitioner | None = None,
+    ) -> PartitionedGraph:
         """Return the same graph with other owners of its vertices, or with its edges at their other end.
 
         Values of vertices and edges move to the new owners.
 
         Parameters
         ----------
-        home : {"hash", "blocks"} or callable, optional
+        partitioner : {"hash", "blocks"} or callable, optional
             As for `Graph.from_edges`; unchanged by default.
         by : {"source", "target"}, optional
             The end that determines the location of edges; unchanged by default.
+        home
+            Deprecated name of `partitioner`.
 
         Returns
         -------
         PartitionedGraph
         """
         edges = replace(self._some_edges(), lone=self.vertices)
-        home, by = home or self._owners.home, by or self.by
-        moved = PartitionedGraph(self.comm, edges, home=home, by=by, once=False, labels=self._all_labels)
+        partitioner = renamed(partitioner, home) or self._owners.partitioner
+        by = by or self.by
+        moved = PartitionedGraph(self.comm, edges, partitioner=partitioner, by=by, once=False, labels=self._all_labels)
         send = Redistribution(self.comm, moved.owner_of(self.vertices))
         order = np.argsort(send(self.vertices))
         for name, rows in self.values.items():

@@ -13,7 +13,7 @@ Needs Linux, root, iproute2, and of the kernel veth, bridge and tbf.
 """
 
 from ripieno.lab.cluster_spec import ClusterSpec, LabHost
-from ripieno.lab.kernel import why_not
+from ripieno.lab.kernel import missing_requirement
 from ripieno.lab.lab import Lab
 from ripieno.lab.links import Counters
 
@@ -21,5 +21,7 @@ from ripieno.lab.links import Counters
 Blueprint = ClusterSpec
 #: Former name of `LabHost`.
 Host = LabHost
+#: Former name of `missing_requirement`.
+why_not = missing_requirement
 
-__all__ = ["ClusterSpec", "Counters", "Lab", "LabHost", "why_not"]
+__all__ = ["ClusterSpec", "Counters", "Lab", "LabHost", "missing_requirement"]

@@ -63,10 +63,10 @@ def _mount(source: str, target: str, kind: "str | None", flags: int) -> None:
     _check(_libc.mount(*words, flags, None), f"mount {target}")
 
 
-def _check(result: int, what: str) -> None:
+def _check(result: int, call: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{call}: {os.strerror(number)}")
 
 
 def _fail(message: str, code: int) -> int:

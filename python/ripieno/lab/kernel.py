@@ -40,9 +40,9 @@ _CAPABILITIES = "a container needs --privileged, or --cap-add SYS_ADMIN --cap-ad
 _FAILED_LINE = re.compile(r"Command failed [^:\s]*:(\d+)")
 
 
-def why_not() -> str | None:
+def missing_requirement() -> str | None:
     """Return the reason why this machine cannot make a lab, with a remedy, or None. It leaves no namespace."""
-    missing = _missing_requirement()
+    missing = _missing_rights()
     if missing is not None:
         return missing
     found: list[str | None] = []
@@ -61,12 +61,12 @@ def require_rights() -> None:
     LabError
         If this is not Linux, not root, or has no iproute2.
     """
-    missing = _missing_requirement()
+    missing = _missing_rights()
     if missing is not None:
         raise LabError(missing)
 
 
-def _missing_requirement() -> str | None:
+def _missing_rights() -> str | None:
     """Return the missing requirement of this process for a lab, with a remedy, or None."""
     if sys.platform != "linux":
         return f"an emulated cluster needs Linux, and this is {sys.platform}: use a Linux machine or a virtual one"
@@ -259,7 +259,7 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _check(result: int, what: str) -> None:
+def _check(result: int, call: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{call}: {os.strerror(number)}")

@@ -259,7 +259,7 @@ class Lab:
 
     def _make(self, ending: ExitStack | None = None) -> None:
         """Make the lab. After a failure or interruption, remove everything."""
-        reason = kernel.why_not()
+        reason = kernel.missing_requirement()
         if reason is not None:
             raise LabError(reason)
         warning = self.spec.warning()

@@ -36,7 +36,7 @@ class SimulatedStage:
 
     name: str
     seconds: float
-    what: str
+    description: str
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,14 @@ class SimulatedIteration:
         lines = [f"an iteration of K-means, {self.cluster}"]
         width = max(10, *(len(stage.name) for stage in (*self.stages, *self.once)))
         lines += [
-            f"{stage.name:{width}} {duration_text(stage.seconds):>8}  {stage.seconds / self.seconds:4.0%}  {stage.what}"
+            f"{stage.name:{width}} {duration_text(stage.seconds):>8}  {stage.seconds / self.seconds:4.0%}  "
+            f"{stage.description}"
             for stage in self.stages
         ]
         lines.append(f"{'in all':{width}} {duration_text(self.seconds):>8}")
-        lines += [f"{stage.name:{width}} {duration_text(stage.seconds):>8}  once  {stage.what}" for stage in self.once]
+        lines += [
+            f"{stage.name:{width}} {duration_text(stage.seconds):>8}  once  {stage.description}" for stage in self.once
+        ]
         return "\n".join(lines)
 
 

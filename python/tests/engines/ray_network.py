@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from ripieno.lab import kernel, why_not
+from ripieno.lab import kernel, missing_requirement
 
 NODE = {"num_cpus": 2, "object_store_memory": 100 << 20}
 OWN_NETWORK = "/proc/thread-self/ns/net"
@@ -27,7 +27,7 @@ def missing() -> str | None:
     """Return the missing requirement of a test Ray, or None."""
     if importlib.util.find_spec("ray") is None:
         return "Ray is not installed: pip install 'ripieno[ray]'"
-    reason = why_not()
+    reason = missing_requirement()
     return None if reason is None else f"Ray needs a network of its own for tests: {reason}"
 
 

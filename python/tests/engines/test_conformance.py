@@ -398,13 +398,13 @@ def test_jobs_leave_no_resources_behind(engine: TestedEngine):
             with engine.launch(2) as job, pytest.raises(programs.Wrong):
                 held = {each["pid"]: each for each in job.run(programs.held)}
                 job.run(programs.fail, 1, "raise", "in a collective")
-        more = {what: count + LEAVING_JOB_COUNT for what, count in here.items()}
-        left = comes_true(lambda: all(resource_counts()[what] < more[what] for what in more), SETTLED_S)  # noqa: B023
+        more = {resource: count + LEAVING_JOB_COUNT for resource, count in here.items()}
+        left = comes_true(lambda: all(resource_counts()[resource] < more[resource] for resource in more), SETTLED_S)  # noqa: B023
         # The last job counts while it runs, as the first did.
         kept = all(
-            held[pid][what] < before[pid][what] + LEAVING_JOB_COUNT - 1
+            held[pid][resource] < before[pid][resource] + LEAVING_JOB_COUNT - 1
             for pid in before.keys() & held.keys()
-            for what in ("threads", "sockets")
+            for resource in ("threads", "sockets")
         )
         if left and kept:
             return

@@ -123,8 +123,8 @@ def test_the_end_of_a_job_keeps_the_event_subscriptions_of_the_next_one(dask_cli
 
     ending.close()
     dask_client.log_event(worker, "one")
-    assert comes_true(lambda: "one" in [what for _, what in second], PROMPT_S)
-    assert "one" not in [what for _, what in first]
+    assert comes_true(lambda: "one" in [event for _, event in second], PROMPT_S)
+    assert "one" not in [event for _, event in first]
     staying.close()
     assert not run.EventSubscription._open
 

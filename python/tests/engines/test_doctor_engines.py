@@ -29,7 +29,9 @@ def is_fit(findings: dict[str, dict[str, str]], engine: str) -> bool:
     versions = survey.versions()
     return (
         findings["slots"]["found"] == f"{SLOTS} in all, all of them free"
-        and all(findings[what]["found"] == f"{versions[what]} here and in all {SLOTS} tasks" for what in versions)
+        and all(
+            findings[package]["found"] == f"{versions[package]} here and in all {SLOTS} tasks" for package in versions
+        )
         and findings["network"]["found"].endswith("reach each other")
         and "allreduce of 8 B" in findings[f"2 workers in {engine}"]["found"]
     )

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from kubernetes_schemas import LOCATION
 from pods import NameService, pods, running
-from ripieno.lab import Lab, why_not
+from ripieno.lab import Lab, missing_requirement
 from watching import under_load
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,7 +23,7 @@ needs_schemas = pytest.mark.skipif(
     not (KUBECONFORM.exists() and SCHEMAS.exists()),
     reason="kubeconform and the schemas are not there: install Go, then: make engines",
 )
-needs_lab = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
+needs_lab = pytest.mark.skipif(missing_requirement() is not None, reason=missing_requirement() or "")
 WORKERS = 4
 # The promised limit is 2 s; the rest is for a busy machine.
 PROMPT_S = 4.0
@@ -68,7 +68,7 @@ ALL_OPTIONS = (
     *("--image-pull-policy", "Never", "--env", "A=1e3", "--env", "B=y", "--env", "C=0o17", "--env", "D=null"),
     *("--env", "E=", "--env", "F=a: b # c", "--env", "G=~", "--node-selector", "disk=1", "--node-selector", "on=true"),
     *("--spread", "kubernetes.io/hostname", "--racks", "topology.kubernetes.io/zone", "--claim", "data:/data"),
-    *("--meet-within", "30"),
+    *("--rendezvous-timeout", "30"),
 )
 
 
@@ -162,7 +162,7 @@ def test_the_failed_rank_reports_its_cause_and_the_others_end_at_once(lab, tmp_p
 
 @needs_lab
 def test_a_pod_of_another_attempt_does_not_join(lab, tmp_path):
-    manifest = written(tmp_path, SCRIPT, "--jobset", "--meet-within", "4")
+    manifest = written(tmp_path, SCRIPT, "--jobset", "--rendezvous-timeout", "4")
     new, old = gang_of(lab, manifest, "uid-2"), gang_of(lab, manifest, "uid-1")
     gang = [*new[:3], old[3]]
 

@@ -263,7 +263,7 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     assert_type(recommender.predict([1], [2]), NDArray[np.float32])
     assert_type(recommender.rmse(([1], [2], [3.0])) + recommender.percentile_rank("test.csv"), float)
     print(recommender.recommend("ann", n=3, filter_rated=False), recommender.score("test.csv"), recommender.n_iter_)
-    print([way.chosen for way in recommender.report_.ways], recommender.item_ids_, recommender.resumed_from_)
+    print([each.chosen for each in recommender.report_.exchanges], recommender.item_ids_, recommender.resumed_from_)
 
     graph = rp.Graph((y, y), directed=False)
     assert_type(
@@ -301,7 +301,7 @@ def spread(block: Block) -> None:
 
 
 def graphs(comm: rp.Communicator) -> int:
-    graph = rp.Graph("edges.csv", weighted=True).partition(comm, home="hash", by="source")
+    graph = rp.Graph("edges.csv", weighted=True).partition(comm, partitioner="hash", by="source")
     assert_type(graph, PartitionedGraph)
     graph.values["distance"] = np.full(len(graph.vertices), np.inf)
     messages = graph.send_along_edges(

@@ -52,12 +52,18 @@ class ALSReport(RunReport):
     ----------
     rating_count
         Number of ratings.
-    ways
+    exchanges
         The exchange of the factors of items, and of users.
     """
 
     rating_count: int = 0
-    ways: tuple[FactorExchange, ...] = ()
+    exchanges: tuple[FactorExchange, ...] = ()
+
+    @property
+    def ways(self) -> tuple[FactorExchange, ...]:
+        """Deprecated name of `exchanges`."""
+        log.warn("ALSReport.ways is deprecated, use exchanges", DeprecationWarning)
+        return self.exchanges
 
 
 class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
@@ -328,7 +334,7 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
                 dtype="float32",
             )
             values = {field.name: getattr(plain, field.name) for field in fields(plain)}
-            self.report_ = ALSReport(**values, rating_count=first.rating_count, ways=first.exchanges)
+            self.report_ = ALSReport(**values, rating_count=first.rating_count, exchanges=first.exchanges)
 
     def _restore(self, result: ResultFolder) -> None:
         super()._restore(result)

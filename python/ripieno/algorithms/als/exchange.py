@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno import log
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -28,7 +29,7 @@ class FactorExchange:
 
     Parameters
     ----------
-    what
+    side
         "users" or "items".
     chosen
         "allgather"; "needed": each rank gets only the rows that its ratings need; "stay": no exchange, with one rank.
@@ -40,7 +41,7 @@ class FactorExchange:
         Predicted seconds, without latency.
     """
 
-    what: str
+    side: str
     chosen: str
     row_count: int
     row_bytes: int
@@ -50,6 +51,12 @@ class FactorExchange:
     needed_s: float
 
     @property
+    def what(self) -> str:
+        """Deprecated name of `side`."""
+        log.warn("FactorExchange.what is deprecated, use side", DeprecationWarning)
+        return self.side
+
+    @property
     def moved_bytes(self) -> int:
         """Return the bytes that the busiest rank receives or sends per iteration."""
         rows = {"allgather": self.allgather_rows, "needed": self.needed_rows}.get(self.chosen, 0)
@@ -57,9 +64,9 @@ class FactorExchange:
 
     def __str__(self) -> str:
         if self.chosen == "stay":
-            return f"{self.what}: not exchanged"
+            return f"{self.side}: not exchanged"
         costs = f"allgather {self.allgather_s * 1e3:.3g} ms, needed rows {self.needed_s * 1e3:.3g} ms"
-        return f"{self.what}: {self.chosen}, {self.moved_bytes / 1e6:.3g} MB to a rank ({costs})"
+        return f"{self.side}: {self.chosen}, {self.moved_bytes / 1e6:.3g} MB to a rank ({costs})"
 
 
 class FactorTransfer:
@@ -69,7 +76,7 @@ class FactorTransfer:
     ----------
     comm
         The ranks.
-    what
+    side
         "users" or "items".
     cuts : (p + 1,) int64
         Start of each rank's range.
@@ -84,7 +91,7 @@ class FactorTransfer:
     def __init__(
         self,
         comm: Communicator,
-        what: str,
+        side: str,
         cuts: NDArray[np.int64],
         columns: NDArray[np.int32],
         rank: int,
@@ -96,7 +103,7 @@ class FactorTransfer:
         self._needed = np.flatnonzero(is_needed)
         self._in_counts = np.diff(np.searchsorted(self._needed, cuts))
         self._out_counts = comm.alltoall(self._in_counts, out=np.empty_like(self._in_counts))
-        self.exchange = self._choose_method(what, method)
+        self.exchange = self._choose_method(side, method)
         self.columns = columns
         if self.exchange.chosen == "needed":
             places = np.cumsum(is_needed, dtype=np.int32) - np.int32(1)
@@ -118,7 +125,7 @@ class FactorTransfer:
         counts, out_counts = self._out_counts.tolist(), self._in_counts.tolist()
         return self._comm.alltoall(own[self._sent_rows], out=table, counts=counts, out_counts=out_counts)
 
-    def _choose_method(self, what: str, method: str | None) -> FactorExchange:
+    def _choose_method(self, side: str, method: str | None) -> FactorExchange:
         comm, row_bytes = self._comm, 4 * self._rank
         others = np.arange(comm.world_size) != comm.rank
         mine = max(int(self._in_counts[others].sum()), int(self._out_counts[others].sum()))
@@ -131,4 +138,4 @@ class FactorTransfer:
         needed_s = needed_rows * row_bytes * (beta + GAMMA_S_PER_BYTE)
         cheaper = "needed" if needed_s < allgather_s else "allgather"
         chosen = "stay" if comm.world_size == 1 else method or cheaper
-        return FactorExchange(what, chosen, row_count, row_bytes, allgather_rows, needed_rows, allgather_s, needed_s)
+        return FactorExchange(side, chosen, row_count, row_bytes, allgather_rows, needed_rows, allgather_s, needed_s)

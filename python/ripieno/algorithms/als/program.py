@@ -185,9 +185,9 @@ class _Alternation:
         """Return the exchange of the factors of items, and of users."""
         return tuple(transfer.exchange for transfer in self._transfers.values())
 
-    def solved(self, what: str, other_factors: Factors, own: Factors) -> tuple[Factors, float, float]:
+    def solved(self, name: str, other_factors: Factors, own: Factors) -> tuple[Factors, float, float]:
         """Return new factors of this rank's rows of a side, their squared errors and their penalty."""
-        side, transfer, options = self._sides[what], self._transfers[what], self._options
+        side, transfer, options = self._sides[name], self._transfers[name], self._options
         gram = self._gram(other_factors, transfer.exchange.row_count) if options.implicit else None
         with self._clock.communicating():
             table = transfer(other_factors)

@@ -245,7 +245,7 @@ def _in_memory(frame: Any, columns: Sequence[str] | None) -> tuple[pa.Table, Seq
     return table if columns else without_index(table), columns, where
 
 
-def as_ids(ids: Any, what: str) -> pa.Array:
+def as_ids(ids: Any, name: str) -> pa.Array:
     """Return ids as an int64 or large_string array. Dates and other types become strings.
 
     Raises
@@ -264,31 +264,31 @@ def as_ids(ids: Any, what: str) -> pa.Array:
         found = pa.concat_arrays(plain_ids(pa.chunked_array(chunks)).chunks)
         kind = found.type
         if found.null_count:
-            raise InputError(f"{what}: {found.null_count} are missing: expected an id for each rating")
+            raise InputError(f"{name}: {found.null_count} are missing: expected an id for each rating")
         if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
             return found.cast(pa.int64())
         found = found.cast(pa.float64()) if pa.types.is_floating(kind) else found
         if pa.types.is_floating(kind) and pc.all(pc.equal(pc.floor(found), found)).as_py():
             # pandas converts integers to floats if some are missing.
             if pc.any(pc.greater_equal(pc.abs(found), 2.0**53)).as_py():
-                raise InputError(f"{what}: fractions from 2^53 on are not exact: expected whole numbers or strings")
+                raise InputError(f"{name}: fractions from 2^53 on are not exact: expected whole numbers or strings")
             return found.cast(pa.int64())
         if pa.types.is_null(kind) or not len(found):
             return pa.array([], pa.int64())
         if not pa.types.is_floating(kind) and not pa.types.is_nested(kind):
-            return _checked_texts(found.cast(pa.large_string()), what)
+            return _checked_texts(found.cast(pa.large_string()), name)
     except (pa.ArrowException, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{what}: {error}") from error
-    raise InputError(f"{what} of type {kind}: expected whole numbers or strings")
+        raise InputError(f"{name}: {error}") from error
+    raise InputError(f"{name} of type {kind}: expected whole numbers or strings")
 
 
-def _checked_texts(ids: pa.Array, what: str) -> pa.Array:
+def _checked_texts(ids: pa.Array, name: str) -> pa.Array:
     """Return the strings, or raise InputError for a trailing NUL, which NumPy would strip as padding."""
     padded = pc.ends_with(ids, "\0")
     if pc.any(padded).as_py():
-        raise InputError(f"{what}: {ids.filter(padded)[0].as_py()!r} ends in a NUL character: expected ids without it")
+        raise InputError(f"{name}: {ids.filter(padded)[0].as_py()!r} ends in a NUL character: expected ids without it")
     return ids
 
 
@@ -302,12 +302,12 @@ def numbered(ids: pa.Array) -> tuple[NDArray[np.int32], NDArray[Any]]:
     return places[encoded.indices.to_numpy()], own[order]
 
 
-def label_positions(ids: Any, labels: NDArray[Any], what: str) -> NDArray[np.int64]:
+def label_positions(ids: Any, labels: NDArray[Any], name: str) -> NDArray[np.int64]:
     """Return the positions of ids among labels; -1 if missing."""
-    requested, known = as_ids(ids, what), pa.array(labels)
+    requested, known = as_ids(ids, name), pa.array(labels)
     if len(labels) and len(requested) and pa.types.is_integer(requested.type) != (labels.dtype.kind == "i"):
         expected = "whole numbers" if labels.dtype.kind == "i" else "strings"
-        raise InputError(f"{what}: ids are {expected} here, as in the ratings, not {requested.type}")
+        raise InputError(f"{name}: ids are {expected} here, as in the ratings, not {requested.type}")
     found = pc.index_in(requested, known.cast(requested.type))
     places: NDArray[np.int64] = found.fill_null(-1).to_numpy().astype(np.int64)
     return places
@@ -324,12 +324,12 @@ def numbered_across_ranks(comm: Communicator, own: Triples) -> tuple[NumberedRat
     return NumberedRatings(users, items, own.values, len(user_ids), len(item_ids)), user_ids, item_ids
 
 
-def _numbers(comm: Communicator, ids: pa.Array, what: str) -> tuple[NDArray[np.int32], NDArray[Any]]:
+def _numbers(comm: Communicator, ids: pa.Array, name: str) -> tuple[NDArray[np.int32], NDArray[Any]]:
     """Return the number of each id among all ranks' distinct ids, and the distinct ids, ascending."""
     places, own = numbered(ids)
     parts = [part for part in comm.allgather(own) if len(part)]
     if len({part.dtype.kind for part in parts}) > 1:
-        raise InputError(TYPES_DIFFER.format(what))
+        raise InputError(TYPES_DIFFER.format(name))
     labels = np.unique(np.concatenate(parts)) if parts else own
     return np.searchsorted(labels, own).astype(np.int32)[places], labels
 
@@ -349,10 +349,10 @@ def _concatenated(parts: Sequence[Triples]) -> Triples:
     return Triples(users, items, np.concatenate([part.values for part in parts]))
 
 
-def _joined(parts: Sequence[pa.Array], what: str) -> pa.Array:
+def _joined(parts: Sequence[pa.Array], name: str) -> pa.Array:
     """Return the ids of all files in one array."""
     if len({part.type for part in parts}) > 1:
-        raise InputError(TYPES_DIFFER.format(what))
+        raise InputError(TYPES_DIFFER.format(name))
     return pa.concat_arrays(parts)
 
 

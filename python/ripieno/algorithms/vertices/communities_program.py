@@ -90,4 +90,4 @@ def _with_neighbors(comm: Communicator, graph: Graph) -> PartitionedGraph:
     edges = matrix_edges(*parts.matrix)
     sources, targets = np.concatenate([edges.sources, edges.targets]), np.concatenate([edges.targets, edges.sources])
     both = Edges(sources, targets, lone=parts.vertices)
-    return PartitionedGraph(comm, both, home="hash", by="target", once=False)
+    return PartitionedGraph(comm, both, partitioner="hash", by="target", once=False)

@@ -81,7 +81,7 @@ class Manifest:
         Mount paths of volumes by the names of their claims.
     secret
         A Secret with the token under ``token``; by default the manifest contains one with a new random token.
-    meet_within_s
+    rendezvous_timeout_s
         Maximum wait of the ranks for each other, in seconds. Pods may have to wait for a node, and pull their image.
     restarts
         Maximum number of restarts of all ranks by a JobSet; None for a plain Job, which never restarts.
@@ -112,7 +112,7 @@ class Manifest:
     rack_label: str | None = None
     claims: Mapping[str, str] = field(default_factory=dict)
     secret: str | None = None
-    meet_within_s: int = 600
+    rendezvous_timeout_s: int = 600
     restarts: int | None = None
 
     def __post_init__(self) -> None:
@@ -137,7 +137,7 @@ class Manifest:
         names.check_number("--workers", self.workers, names.PODS_MAX)
         names.check_number("--port", self.port, 65535)
         names.check_number("--threads", self.threads, None)
-        names.check_number("--meet-within", self.meet_within_s, None)
+        names.check_number("--rendezvous-timeout", self.rendezvous_timeout_s, None)
         if self.script is not None:
             names.check_script(self.target, self.script)
 
@@ -275,7 +275,7 @@ class Manifest:
             {"name": "RIPIENO_SECRET", "valueFrom": {"secretKeyRef": token}},
             {"name": "RIPIENO_ATTEMPT", "valueFrom": {"fieldRef": {"fieldPath": UID}}},
             {"name": "RIPIENO_TOKEN", "value": "$(RIPIENO_SECRET).$(RIPIENO_ATTEMPT)"},
-            {"name": "RIPIENO_RENDEZVOUS_TIMEOUT_S", "value": str(self.meet_within_s)},
+            {"name": "RIPIENO_RENDEZVOUS_TIMEOUT_S", "value": str(self.rendezvous_timeout_s)},
         ]
         if self.rack_label is not None:
             path = f"metadata.labels['{self.rack_label}']"

@@ -33,7 +33,7 @@ public final class Communicator implements AutoCloseable {
     cleanable = NativeCleaner.register(this, address, Native::free);
   }
 
-  /** Return a builder that connects to the other ranks, with more settings than {@link #meet}. */
+  /** Return a builder that connects to the other ranks, with more settings than {@link #connect}. */
   public static Rendezvous rendezvous(int rank, int size, String token) {
     return new Rendezvous(rank, size, token);
   }
@@ -48,8 +48,18 @@ public final class Communicator implements AutoCloseable {
    * @param exchange takes this rank's string and returns the strings of all ranks
    * @throws RendezvousException if the ranks do not connect within one minute
    */
-  public static Communicator meet(int rank, int size, String token, Exchange exchange) {
+  public static Communicator connect(int rank, int size, String token, Exchange exchange) {
     return rendezvous(rank, size, token).over(exchange);
+  }
+
+  /**
+   * Connect to the other ranks.
+   *
+   * @deprecated Use {@link #connect}.
+   */
+  @Deprecated
+  public static Communicator meet(int rank, int size, String token, Exchange exchange) {
+    return connect(rank, size, token, exchange);
   }
 
   /** Return a new random token, for all ranks of one job. */

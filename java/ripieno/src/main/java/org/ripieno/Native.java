@@ -19,7 +19,7 @@ final class Native {
 
   static native String newToken();
 
-  static native long meet(
+  static native long connect(
       int rank,
       int worldSize,
       String token,

@@ -79,25 +79,25 @@ public final class Rendezvous {
    * @throws InputException if a setting is invalid
    */
   public Communicator over(Exchange exchange) {
-    return meet(exchange, null, null, 0);
+    return connect(exchange, null, null, 0);
   }
 
   /** Connect through a directory that all ranks can access and no other user can write. */
   public Communicator over(Path folder) {
-    return meet(null, folder.toString(), null, 0);
+    return connect(null, folder.toString(), null, 0);
   }
 
   /** Connect through a TCP store that rank 0 runs at this host and port. */
   public Communicator at(String host, int port) {
-    return meet(null, null, host, checkedPort(port));
+    return connect(null, null, host, checkedPort(port));
   }
 
-  private Communicator meet(Exchange exchange, String folder, String storeHost, int storePort) {
+  private Communicator connect(Exchange exchange, String folder, String storeHost, int storePort) {
     if (rank < 0 || size < 1) {
       throw new InputException("rank=" + rank + ", size=" + size + ": expected 0 <= rank < size");
     }
     long address =
-        Native.meet(
+        Native.connect(
             rank,
             size,
             token,

@@ -118,7 +118,7 @@ class FailuresTest {
 
   @Test
   void callsOnAClosedCommunicatorFail() throws Exception {
-    Communicator comm = Communicator.meet(0, 1, Communicator.newToken(), mine -> new String[] {mine});
+    Communicator comm = Communicator.connect(0, 1, Communicator.newToken(), mine -> new String[] {mine});
     comm.close();
     comm.close();
     assertThrows(CommunicatorClosedException.class, comm::barrier);
@@ -129,15 +129,15 @@ class FailuresTest {
     String token = Communicator.newToken();
     Rendezvous rendezvous = Communicator.rendezvous(0, 2, token).rendezvousTimeout(Duration.ofMillis(300));
     assertThrows(RendezvousException.class, () -> rendezvous.at("127.0.0.1", 45_871));
-    assertThrows(InputException.class, () -> Communicator.meet(3, 2, token, mine -> null));
+    assertThrows(InputException.class, () -> Communicator.connect(3, 2, token, mine -> null));
     assertThrows(InputException.class, () -> Communicator.rendezvous(0, 1, ""));
-    assertThrows(RendezvousException.class, () -> Communicator.meet(0, 1, "secret", mine -> new String[] {mine}));
+    assertThrows(RendezvousException.class, () -> Communicator.connect(0, 1, "secret", mine -> new String[] {mine}));
     RuntimeException own = new IllegalArgumentException("no engine");
     RuntimeException error =
         assertThrows(
             RuntimeException.class,
             () ->
-                Communicator.meet(
+                Communicator.connect(
                     0,
                     2,
                     token,

@@ -55,7 +55,7 @@ final class Ranks {
                     all.await(TIMEOUT_S, TimeUnit.SECONDS);
                     return addresses.clone();
                   };
-              try (Communicator communicator = Communicator.meet(rank, size, token, exchange)) {
+              try (Communicator communicator = Communicator.connect(rank, size, token, exchange)) {
                 return program.run(communicator);
               }
             });

@@ -114,7 +114,7 @@ public final class Ripieno {
       BarrierTaskContext task = BarrierTaskContext.get();
       int rank = task.partitionId();
       int size = task.getTaskInfos().length;
-      try (Communicator communicator = Communicator.meet(rank, size, token, task::allGather)) {
+      try (Communicator communicator = Communicator.connect(rank, size, token, task::allGather)) {
         Iterator<R> result = List.of(callFunction(communicator, JavaConverters.asJava(rows))).iterator();
         return JavaConverters.asScala(result);
       }
