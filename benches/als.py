@@ -197,14 +197,14 @@ def _errors(data: AlsData, models: dict[str, list[Any]]) -> list[FigureCount]:
     return _compared(f"{data.name}, explicit", "held-out RMSE", {**models, "Ripieno": ours})
 
 
-def _compared(case: str, what: str, errors: dict[str, list[float]]) -> list[FigureCount]:
+def _compared(case: str, measure: str, errors: dict[str, list[float]]) -> list[FigureCount]:
     """Compare our mean error with each library's. The limit is its mean plus two standard errors of the difference."""
     ours = errors["Ripieno"]
     counts = []
     for name, theirs in errors.items():
         if name != "Ripieno":
             standard_error = math.sqrt(sum(float(np.var(each)) / len(each) for each in (ours, theirs)))
-            mean, row = statistics.mean(theirs), f"{what}, mean of {len(ours)} starts; {name}"
+            mean, row = statistics.mean(theirs), f"{measure}, mean of {len(ours)} starts; {name}"
             counts.append(FigureCount(case, f"{row} {mean:.4f}", statistics.mean(ours), "", mean + 2 * standard_error))
     return counts
 

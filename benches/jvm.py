@@ -185,11 +185,13 @@ def _kmeans(report: Measurements, effort: Effort, draw: Path | None) -> None:
             )
     if draw is not None:
         draw.mkdir(parents=True, exist_ok=True)
-        for measure, name, what in (
+        for measure, name, quantity in (
             ("total", "kmeans", "a fit takes in all"),
             ("computed", "kmeans-computation", "a core computes"),
         ):
-            chart = programs_chart(f"K-means, {count:,} × 2, {iterations} iterations", drawn[measure], what=what)
+            chart = programs_chart(
+                f"K-means, {count:,} × 2, {iterations} iterations", drawn[measure], quantity=quantity
+            )
             (draw / f"{name}.svg").write_text(chart, encoding="utf-8")
 
 

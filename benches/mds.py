@@ -94,8 +94,8 @@ def _ranks(report: Measurements, effort: Effort, data: Path | None) -> None:
     count = len(dissimilarities)
     known = np.triu(np.random.default_rng(0).random((count, count)) < KNOWN, 1)
     weighings = {"SMACOF": None, "weighted SMACOF": (known | known.T).astype(np.float32)}
-    for what, weights in weighings.items():
-        case = f"{what}, {count:,} points of {DIMENSIONS} dimensions, an iteration by ranks of one thread"
+    for solver, weights in weighings.items():
+        case = f"{solver}, {count:,} points of {DIMENSIONS} dimensions, an iteration by ranks of one thread"
         alone_s = 0.0
         for ranks in QUICK_RANKS if effort.quick else RANKS:
             seconds, received, calls = _iterations(dissimilarities, weights, ranks, effort)
@@ -137,7 +137,7 @@ def _iterations(
             model = rp.MDS(DIMENSIONS, weights=weights, init=start, max_iter=iterations, eps=0, engine=job)
             report = model.fit(dissimilarities).report_
             counted.append(
-                tuple(max(rank[what] for rank in report.traffic) for what in ("bytes_received", "call_count"))
+                tuple(max(rank[count] for rank in report.traffic) for count in ("bytes_received", "call_count"))
             )
             if iterations > 1:
                 computing = np.array([step.compute_s for step in report.iterations])

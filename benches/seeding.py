@@ -59,9 +59,9 @@ def _measure(name: str, rows: Rows, cluster_count: int, report: Measurements, ef
     ))  # fmt: skip
     base = "k-means++ of scikit-learn" if "k-means++ of scikit-learn" in candidates else "random rows"
     medians = {each: np.median(inertias[each], axis=0) for each in candidates}
-    for at, (what, target) in enumerate([("at the start", START_TARGET), ("after Lloyd", END_TARGET)]):
+    for at, (moment, target) in enumerate([("at the start", START_TARGET), ("after Lloyd", END_TARGET)]):
         ratio = float(medians["ours"][at] / medians[base][at])
-        report.counts.append(FigureCount(f"{name} {row}", f"inertia {what}", ratio, f"of {base}", target))
+        report.counts.append(FigureCount(f"{name} {row}", f"inertia {moment}", ratio, f"of {base}", target))
 
 
 def _ours(rows: Rows, cluster_count: int, seed: int) -> Rows:

@@ -150,9 +150,9 @@ def _java_tree_aggregate(context: SparkContext, slots: int, length: int) -> floa
     return seconds
 
 
-def _expect(what: str, found: set[Any], expected: set[Any]) -> None:
+def _expect(call: str, found: set[Any], expected: set[Any]) -> None:
     if found != expected:
-        raise RuntimeError(f"{what} returned {found}, expected {expected}")
+        raise RuntimeError(f"{call} returned {found}, expected {expected}")
 
 
 def _figure(

@@ -90,11 +90,11 @@ def compare(now: Times, recorded: Times) -> list[str]:
 def table(times: Times) -> str:
     """Return the table of CONTRIBUTING.md."""
     rows = ["| part | seconds of computing |", "|---|---:|"]
-    rows += [f"| {what} | {sum(times[name].values()):.0f} |" for name, what in COMMANDS.items() if name in times]
-    for name, what in GROUPED.items():
+    rows += [f"| {heading} | {sum(times[name].values()):.0f} |" for name, heading in COMMANDS.items() if name in times]
+    for name, heading in GROUPED.items():
         if name not in times:
             continue
-        rows.append(f"| {what} | {sum(times[name].values()):.0f} |")
+        rows.append(f"| {heading} | {sum(times[name].values()):.0f} |")
         longest = [group for group in times[name] if group != OTHERS][:NAMED]
         rows += [f"| · `{group}` | {times[name][group]:.0f} |" for group in longest]
     return "\n".join(rows) + "\n"

@@ -90,20 +90,20 @@ def show_if_set() -> None:
 
 
 @contextmanager
-def warn_on_failure(name: str, what: str) -> Iterator[None]:
+def warn_on_failure(name: str, output: str) -> Iterator[None]:
     """Turn an error in the block into a warning and a log line, for output that is less important than the result.
 
     Parameters
     ----------
     name : str
         Name of the logger.
-    what : str
+    output : str
         Name of the page or picture in the warning.
     """
     try:
         yield
     except Exception as error:
-        text = f"{what} is lost: {type(error).__name__}: {error}; the result is kept"
+        text = f"{output} is lost: {type(error).__name__}: {error}; the result is kept"
         logging.getLogger(name).info("%s", text, exc_info=True)
         warn(text)
 

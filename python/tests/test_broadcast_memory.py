@@ -33,10 +33,10 @@ def in_memory() -> int:
         return len(set(re.findall(r" (\d+) +/memfd:ripieno-value", maps.read())))
 
 
-def await_true(is_true, what: str) -> None:
+def await_true(is_true, text: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
-        assert time.monotonic() < deadline, what
+        assert time.monotonic() < deadline, text
         time.sleep(0.01)
 
 

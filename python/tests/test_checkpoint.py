@@ -27,10 +27,10 @@ def checkpoints_in(folder: Path, name: str = "job", program: str = PROGRAM) -> C
     return Checkpoints(folder, name, program)
 
 
-def saved(folder: Path, what: CheckpointContents = SMALL) -> Path:
+def saved(folder: Path, contents: CheckpointContents = SMALL) -> Path:
     """Write a checkpoint that no process has open, and return its folder."""
     with closing(checkpoints_in(folder)) as checkpoints:
-        checkpoints.save(what)
+        checkpoints.save(contents)
     return checkpoints.folder
 
 

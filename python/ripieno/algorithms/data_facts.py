@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 BLOCK_VALUES = 1 << 16
 
 
-def data_facts(comm: Communicator, what: str, rows: Any, *columns: NDArray[Any] | None) -> dict[str, Any]:
+def data_facts(comm: Communicator, name: str, rows: Any, *columns: NDArray[Any] | None) -> dict[str, Any]:
     """Return the number, the type and a digest of the rows of all ranks, which identify the data.
 
     The facts do not depend on the order of the rows or on their distribution to ranks. All ranks call it.
 
     Parameters
     ----------
-    what
+    name
         Noun for the rows, in the plural.
     rows : (n, d) array, `SparsePoints` or sparse matrix in CSR form
         This rank's rows, in the same type on all ranks.
@@ -44,9 +44,9 @@ def data_facts(comm: Communicator, what: str, rows: Any, *columns: NDArray[Any] 
     own = np.array([mixed(digests).view(np.int64).sum(), len(digests)])
     digest, count = comm.allreduce(own).tolist()
     return {
-        f"the number of {what}": count,
-        f"the type of {what}": f"{rows.shape[1]} of {rows.dtype}",
-        f"the digest of {what}": f"{digest % 2**64:016x}",
+        f"the number of {name}": count,
+        f"the type of {name}": f"{rows.shape[1]} of {rows.dtype}",
+        f"the digest of {name}": f"{digest % 2**64:016x}",
     }
 
 

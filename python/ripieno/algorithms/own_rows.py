@@ -92,7 +92,7 @@ def check_weights(comm: Communicator, weights: NDArray[np.float64] | None) -> No
         raise InputError("sample_weight: expected a number >= 0 for each row, not all of them 0")
 
 
-def agreed(comm: Communicator, mine: T | None, what: str) -> T:
+def agreed(comm: Communicator, mine: T | None, name: str) -> T:
     """Return the value that all ranks with a value share.
 
     Raises
@@ -100,10 +100,10 @@ def agreed(comm: Communicator, mine: T | None, what: str) -> T:
     InputError
         On every rank: ranks have different values.
     """
-    return one_of(comm.allgather(mine), what)
+    return one_of(comm.allgather(mine), name)
 
 
-def one_of(values: Sequence[T | None], what: str) -> T:
+def one_of(values: Sequence[T | None], name: str) -> T:
     """Return the common value of `values`, one per rank, as `agreed` does."""
     found = [(rank, value) for rank, value in enumerate(values) if value is not None]
     assert found, "at least one rank has rows"
@@ -111,7 +111,7 @@ def one_of(values: Sequence[T | None], what: str) -> T:
     for rank, value in rest:
         if value != expected:
             raise InputError(
-                f"{what}: {expected!r} on rank {first}, {value!r} on rank {rank}: expected the same on every rank that "
+                f"{name}: {expected!r} on rank {first}, {value!r} on rank {rank}: expected the same on every rank that "
                 "has rows"
             )
     return expected

@@ -299,9 +299,9 @@ class StrategyResults:
         rows = self.as_json()["rows"]
         if request.unverified:
             headings += ["unverified, of verified", "its CPU, of verified"]
-        for kind, what in (("killed", "killed"), ("slow", "slow"), ("random", "random order")):
+        for kind, label in (("killed", "killed"), ("slow", "slow"), ("random", "random order")):
             if kinds[kind]:
-                headings += [f"{what}, of undisturbed", "simulated", "target", ""]
+                headings += [f"{label}, of undisturbed", "simulated", "target", ""]
         lines = []
         for row in rows:
             line = [row["strategy"], _samples(row["multiples"]), _simulated(row["simulated"])]

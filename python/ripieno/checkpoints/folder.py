@@ -281,13 +281,13 @@ class Checkpoints:
             disk.remove(self.folder / f".{FILE}.part")
 
     @contextmanager
-    def _checkpoint_errors(self, what: str = "the checkpoint", state: str = "") -> Iterator[None]:
+    def _checkpoint_errors(self, subject: str = "the checkpoint", state: str = "") -> Iterator[None]:
         try:
             yield
         except BlockingIOError:
             raise
         except OSError as error:
-            raise CheckpointError(f"{what} {self.folder}: {explain(error)}{state}") from error
+            raise CheckpointError(f"{subject} {self.folder}: {explain(error)}{state}") from error
 
 
 def _file_name(age: int) -> str:

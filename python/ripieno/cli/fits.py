@@ -171,7 +171,7 @@ class FitRun:
                 part,
                 report,
                 title=self.title,
-                what=self.step,
+                step_name=self.step,
                 tiles=tiles,
                 charted=charted,
                 parameters=parameters,
@@ -312,14 +312,14 @@ def of_report(report: FitReport | PlainReport) -> dict[str, Any]:
     return {"row_count": report.row_count, "column_count": report.column_count, "dtype": report.dtype}
 
 
-def _times(report: RunReport | PlainReport, what: str) -> dict[str, Any]:
+def _times(report: RunReport | PlainReport, step_name: str) -> dict[str, Any]:
     from ripieno.algorithms.iteration_log import RunReport
 
     if not isinstance(report, RunReport):
         return {}
     return {
         "seconds": {"load": report.load_s, "iterate": report.iterate_s, "total": report.total_s},
-        f"{what}s": [
+        f"{step_name}s": [
             {**each.measures, "compute_s": each.compute_s, "communication_s": each.communication_s}
             for each in report.iterations
         ],

@@ -145,15 +145,15 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _engine_option(_address_option(wrapped))
 
 
-def top_option(what: str) -> Callable[..., Any]:
-    """Return the option for the number of `what` that a command prints."""
+def top_option(noun: str) -> Callable[..., Any]:
+    """Return the option for the number of `noun` that a command prints."""
     return click.option(
         "--top",
         type=Count(0),
         metavar="COUNT",
         default=10,
         show_default=True,
-        help=f"Number of {what} to print.",
+        help=f"Number of {noun} to print.",
     )
 
 
@@ -221,13 +221,13 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # click is generic from 
             self.fail(f"{value!r}: expected a size, such as 500MB or 2GiB", param, ctx)
 
 
-def read_numbers(path: Path, what: str) -> NDArray[Any]:
+def read_numbers(path: Path, content: str) -> NDArray[Any]:
     """Read the array of a .npy file, or the numbers of a text file with one per line.
 
     Raises
     ------
     InputError
-        If it does not exist, is empty or damaged; the message names `what`.
+        If it does not exist, is empty or damaged; the message names `content`.
     """
     try:
         if not path.stat().st_size:
@@ -239,7 +239,7 @@ def read_numbers(path: Path, what: str) -> NDArray[Any]:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} does not hold {what}: {error}") from error
+        raise InputError(f"{path} does not hold {content}: {error}") from error
 
 
 def check_files(

@@ -150,7 +150,7 @@ def run_command(
             raise click.BadParameter(str(error), param_hint="SCRIPT") from None
     if not module and not os.path.isfile(script):
         raise click.BadParameter(f"{script!r} is not a file", param_hint="SCRIPT")
-    what = run.Script(
+    program = run.Script(
         script,
         arguments,
         module=module,
@@ -174,7 +174,7 @@ def run_command(
             raise click.UsageError(f"--trace is for ranks that are started here; {instead}")
         if dashboard:
             raise click.UsageError("--dashboard is for ranks that are started here, not by another launcher")
-        run.run_here(what)
+        run.run_here(program)
     if on_failure != "raise" and replicas > 1:
         raise click.UsageError("--on-failure shrink: replicas continue in place of failed ranks")
     if trace is not None:
@@ -185,7 +185,7 @@ def run_command(
         raise click.BadParameter(f"{replicas} does not divide the number of ranks, {workers}", param_hint="--replicas")
     try:
         with traced(trace):
-            code = run.run(what, workers, JobWatch(dashboard))
+            code = run.run(program, workers, JobWatch(dashboard))
         sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(run.INTERRUPTED)

@@ -82,7 +82,7 @@ def is_function(op: Any) -> bool:
 
 
 def reduced(
-    what: str,
+    collective: str,
     place: tuple[int, int],
     value: Any,
     op: Any,
@@ -92,41 +92,41 @@ def reduced(
     counts: Sequence[int] | None = None,
     algorithm: str | None = None,
 ) -> NativeCalls[Any] | StagedCall[Any]:
-    """Return the native call of reduction `what` by a function; `place` is the rank and the number of ranks."""
+    """Return the native call of reduction `collective` by a function; `place` is the rank and the number of ranks."""
     function = op if isinstance(op, CFunction) or not _address(op) else CFunction(op)
-    check_unmasked(value, what)
+    check_unmasked(value, collective)
     array = as_array(value)
     if array is None and (isinstance(function, CFunction) or function is PRODUCT):
         array = np.asarray(value)
     if array is None:
         if out is not None or counts is not None:
-            raise InputError(f"{what}: a {type(value).__name__} and out= or counts=: expected an array")
-        return _of_objects(what, place, value, function, root)
+            raise InputError(f"{collective}: a {type(value).__name__} and out= or counts=: expected an array")
+        return _of_objects(collective, place, value, function, root)
     if array.dtype.hasobject:
         raise InputError(
-            f"{what}: dtype {array.dtype}: expected one without Python objects; a list of them is combined"
+            f"{collective}: dtype {array.dtype}: expected one without Python objects; a list of them is combined"
         )
     rank, world_size = place
-    into = native_copy(array) if out is None or what == "reduce_scatter" else fill(in_place(out), array)
+    into = native_copy(array) if out is None or collective == "reduce_scatter" else fill(in_place(out), array)
     row = into.shape[1:]
     row_bytes = into.dtype.itemsize * int(np.prod(row))
     signature = f"{_rows(into)} by function {_name(function)}"
-    if what == "reduce_scatter":
+    if collective == "reduce_scatter":
         if into.ndim == 0:
             raise InputError("reduce_scatter: expected an array with at least one axis")
         counts = checked_counts(counts, len(into), world_size)
     combine = function.address if isinstance(function, CFunction) else _on_memory(function, into.dtype, row)
     tasks: dict[str, tuple[Any, ...]] = {"reduce": ("function", root), "reduce_scatter": (counts, "function")}
-    task = (what, *tasks.get(what, ("function",)))
+    task = (collective, *tasks.get(collective, ("function",)))
     call = ("reduce_by", task, byte_view(into), combine, max(row_bytes, 1), signature, algorithm)
 
     def finish() -> Any:
-        if what == "reduce_scatter":
+        if collective == "reduce_scatter":
             own_rows = split(into, counts or [])[rank]
             return own_rows.copy() if out is None else fill(in_place(out), own_rows)
-        if what == "exscan" and rank == 0 and function is PRODUCT:
+        if collective == "exscan" and rank == 0 and function is PRODUCT:
             into[...] = 1
-        elif (what == "reduce" and rank != root) or (what == "exscan" and rank == 0):
+        elif (collective == "reduce" and rank != root) or (collective == "exscan" and rank == 0):
             return None
         return into if out is not None else like(value, into)
 
@@ -163,24 +163,24 @@ def arg_extremum(name: str, rank: int, value: Any, index: Any, algorithm: str | 
     return NativeCalls([call], finish)
 
 
-def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, root: int) -> StagedCall[Any]:
+def _of_objects(collective: str, place: tuple[int, int], value: Any, function: Any, root: int) -> StagedCall[Any]:
     """Return the call that gathers objects and combines them on each rank that gets a result."""
     rank, world_size = place
-    if what == "reduce_scatter":
+    if collective == "reduce_scatter":
         raise InputError(f"reduce_scatter: a {type(value).__name__}: expected an array")
-    call = f"{what} by function {_name(function)}"
+    call = f"{collective} by function {_name(function)}"
     if isinstance(function, Elementwise):
         shapes: list[str] = []
         map_leaves(value, lambda leaf: shapes.append(f"shape {np.shape(leaf)}"))
         call = f"{call} of {signatures.of_tree(value, shapes)}"
     signature = signatures.of_object(call)
-    operand_count = {"scan": rank + 1, "exscan": rank}.get(what, world_size)
+    operand_count = {"scan": rank + 1, "exscan": rank}.get(collective, world_size)
 
     def combine(left: Any, right: Any) -> Any:
         return check_object(function, function(left, right), left, right)
 
     def run(native: Any) -> Any:
-        if what == "reduce":
+        if collective == "reduce":
             gathered = objects.gather(native, value, root, None, signature)
         else:
             gathered = objects.allgather(native, value, None, signature)

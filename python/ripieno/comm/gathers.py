@@ -421,7 +421,7 @@ class Gathers(CallBase):
         return out, *elements(out, counts)
 
 
-def one_per_rank(values: Any, counts: Sequence[int] | None, world_size: int, what: str) -> list[Any]:
+def one_per_rank(values: Any, counts: Sequence[int] | None, world_size: int, name: str) -> list[Any]:
     """Return a value for each rank: the items of a sequence, or the rows of an array divided by `counts`.
 
     Raises
@@ -433,7 +433,7 @@ def one_per_rank(values: Any, counts: Sequence[int] | None, world_size: int, wha
     if array is not None and array.ndim:
         return split(array, checked_counts(counts, len(array), world_size))
     if counts is not None:
-        raise InputError(f"counts={counts!r}: expected an array as the values of {what}, whose rows they divide")
+        raise InputError(f"counts={counts!r}: expected an array as the values of {name}, whose rows they divide")
     if not isinstance(values, Sequence) or len(values) != world_size:
-        raise InputError(f"{what}: expected a sequence of {world_size} values, one per rank, or an array")
+        raise InputError(f"{name}: expected a sequence of {world_size} values, one per rank, or an array")
     return list(values)

@@ -263,7 +263,7 @@ class _Barrier:
             self._changed.notify_all()
 
 
-def _results(futures: list[Future[Result]], what: str) -> list[Result]:
+def _results(futures: list[Future[Result]], name: str) -> list[Result]:
     """Return all results, or raise the first error that is not a consequence of another, with a note."""
     failed = [
         (isinstance(error, (threading.BrokenBarrierError, CancelledError)), number, error)
@@ -272,6 +272,6 @@ def _results(futures: list[Future[Result]], what: str) -> list[Result]:
     ]
     if failed:
         _, number, error = min(failed, key=lambda each: each[:2])
-        error.add_note(f"in {what} {number} of {len(futures)}")
+        error.add_note(f"in {name} {number} of {len(futures)}")
         raise error
     return [future.result() for future in futures]

@@ -541,21 +541,21 @@ class Reductions(CallBase):
         """Return the elementwise maximum and its index; see `argmin`. A NaN is greater than any number, as in NumPy."""
         return self._do(arg_extremum("argmax", self.rank, value, index, algorithm))
 
-    def _reduced_by_function(self, function: Function, what: str, value: Any, **options: Any) -> Any:
+    def _reduced_by_function(self, function: Function, collective: str, value: Any, **options: Any) -> Any:
         """Run a reduction by a function of the program."""
-        return self._do(functions_reduced(what, (self.rank, self.world_size), value, function, **options))
+        return self._do(functions_reduced(collective, (self.rank, self.world_size), value, function, **options))
 
     def _reduced(
         self, task: tuple[Any, ...], value: Any, op: Any, out: NDArray[Any] | None, algorithm: str | None
     ) -> NativeCalls[Any]:
         """Return the native calls of a task, each on its own array or `out`, with a result in the form of `value`."""
-        what = task[0]
+        collective = task[0]
         check_op(op)
         if out is not None:
-            return self._reduced_into(check_combinable(out, op, what), task, value, algorithm)
+            return self._reduced_into(check_combinable(out, op, collective), task, value, algorithm)
         if is_tree(value) or numbers.is_number(value, op):
             return self._reduced_leaves(task, value, op, algorithm)
-        result = native_copy(reducible(value, op, what))
+        result = native_copy(reducible(value, op, collective))
         call = ("collective", task, native_elements(result)[0], algorithm, signatures.of_array(result))
         return NativeCalls([call], lambda: like(value, result))
 
@@ -570,7 +570,7 @@ class Reductions(CallBase):
 
     def _reduced_leaves(self, task: tuple[Any, ...], value: Any, op: str, algorithm: str | None) -> NativeCalls[Any]:
         """Return the same as `_reduced`, for Python numbers, tuples, lists and dicts."""
-        what = task[0]
+        collective = task[0]
         leaves, names = [], []
 
         def is_factor(leaf: Any) -> bool:
@@ -579,10 +579,10 @@ class Reductions(CallBase):
 
         def visit(leaf: Any) -> None:
             if numbers.is_number(leaf, op):
-                leaves.append(numbers.words(leaf, op, what))
+                leaves.append(numbers.words(leaf, op, collective))
                 names.append(signatures.NUMBER)
             else:
-                leaves.append(reducible(leaf, "sum" if is_factor(leaf) else op, what))
+                leaves.append(reducible(leaf, "sum" if is_factor(leaf) else op, collective))
                 names.append(signatures.of_leaf(leaves[-1]))
 
         factors: list[bool] = []
@@ -596,13 +596,13 @@ class Reductions(CallBase):
         if own:
             of_ranks[self.rank] = np.concatenate([byte_view(each) for each in own])
             gathering = ("allgather", [of_ranks.shape[1]] * self.world_size)
-            calls.append(("collective", gathering, flat_elements(of_ranks), None, f"{what} of {signature}"))
+            calls.append(("collective", gathering, flat_elements(of_ranks), None, f"{collective} of {signature}"))
         if not calls:
             # Nothing to combine here, but other ranks may have data.
             calls.append(("collective", task, np.empty(0, np.uint8), algorithm, signature))
 
         def finish() -> Any:
-            results, contributing = iter(parts), of_ranks[self._ranks_of(what)]
+            results, contributing = iter(parts), of_ranks[self._ranks_of(collective)]
             blocks = np.split(contributing, np.cumsum([each.nbytes for each in own]), axis=1)
             leaf_factors = iter(
                 [
@@ -623,9 +623,9 @@ class Reductions(CallBase):
 
         return NativeCalls(calls, finish)
 
-    def _ranks_of(self, what: str) -> slice:
+    def _ranks_of(self, collective: str) -> slice:
         """Return the ranks that contribute to the result of this one; at least one, which gives the type."""
-        return slice({"scan": self.rank + 1, "exscan": max(self.rank, 1)}.get(what, self.world_size))
+        return slice({"scan": self.rank + 1, "exscan": max(self.rank, 1)}.get(collective, self.world_size))
 
 
 def _can_receive(out: NDArray[Any], value: Any) -> bool:

@@ -131,7 +131,7 @@ def _surveyed(engine: Callable[[], Engine], total: int) -> tuple[list[Site], lis
 
 def _token(engine: Engine) -> Finding:
     by = engine.handover()
-    flaws = [what for what, has in (("authenticated", by.is_authentic), ("encrypted", by.is_encrypted)) if not has]
+    flaws = [name for name, has in (("authenticated", by.is_authentic), ("encrypted", by.is_encrypted)) if not has]
     if not flaws:
         return Finding("token", f"is sent {by.transport}, authenticated and encrypted")
     return Finding("token", f"is sent {by.transport}, not {' and not '.join(flaws)}", WARNING, by.advice)
@@ -139,22 +139,22 @@ def _token(engine: Engine) -> Finding:
 
 def _versions(sites: list[Site]) -> Iterator[Finding]:
     """Yield a finding for each versioned package."""
-    for what, here in survey.versions().items():
-        others = [site for site in sites if not _same(what, site.versions[what], here)]
+    for name, here in survey.versions().items():
+        others = [site for site in sites if not _same(name, site.versions[name], here)]
         found = f"{here} here"
         if not others:
-            yield Finding(what, f"{found} and in all {len(sites)} tasks")
+            yield Finding(name, f"{found} and in all {len(sites)} tasks")
             continue
-        named = ", ".join(f"{site.versions[what]} in {site.python} on {site.host}" for site in others[:NAMED_COUNT])
-        outcome = BAD if what in MUST_BE_EQUAL else WARNING
+        named = ", ".join(f"{site.versions[name]} in {site.python} on {site.host}" for site in others[:NAMED_COUNT])
+        outcome = BAD if name in MUST_BE_EQUAL else WARNING
         yield Finding(
-            what, f"{found}, but {named}{_more(others)}", outcome, f"install {what} {here} there, or the other here"
+            name, f"{found}, but {named}{_more(others)}", outcome, f"install {name} {here} there, or the other here"
         )
 
 
-def _same(what: str, first: str, second: str) -> bool:
+def _same(name: str, first: str, second: str) -> bool:
     # The patch level of Python does not matter.
-    return first.split(".")[:2] == second.split(".")[:2] if what == "Python" else first == second
+    return first.split(".")[:2] == second.split(".")[:2] if name == "Python" else first == second
 
 
 def _reach(sites: list[Site], unreached: list[UnreachedHost]) -> Finding:

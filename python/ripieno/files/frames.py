@@ -49,20 +49,20 @@ def without_index(table: pa.Table) -> pa.Table:
     return table.drop_columns(list(index)) if index else table
 
 
-def frame_as_table(frame: Any, what: str) -> tuple[pa.Table, str]:
+def frame_as_table(frame: Any, content: str) -> tuple[pa.Table, str]:
     """Return the table of a frame, without the index of pandas, and its name for messages.
 
     Raises
     ------
     InputError
-        It has no columns that Arrow supports. The message states that `what` is expected.
+        It has no columns that Arrow supports. The message states that `content` is expected.
     """
     where = f"the {type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
     try:
         is_pandas = hasattr(frame, "iloc")
         return pa.Table.from_pandas(frame, preserve_index=False) if is_pandas else pa.table(frame), where
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
-        raise InputError(f"{where} is not a frame of {what}: {error}") from error
+        raise InputError(f"{where} is not a frame of {content}: {error}") from error
 
 
 def arrow_stream_as_table(X: Any) -> Any:
@@ -175,8 +175,8 @@ def list_matrix(column: pa.ChunkedArray, width: int, where: str, first: int = 0)
     wrong = np.flatnonzero(lengths != width)
     if len(wrong):
         found = lengths[wrong[0]]
-        what = "a missing value" if found < 0 else f"a list of {found} values"
-        raise InputError(f"{where}, row {first + wrong[0]}: {what}, expected lists of {width} values")
+        actual = "a missing value" if found < 0 else f"a list of {found} values"
+        raise InputError(f"{where}, row {first + wrong[0]}: {actual}, expected lists of {width} values")
     values: NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=False)
     return values.reshape(len(lists), width)
 

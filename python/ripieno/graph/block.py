@@ -93,11 +93,11 @@ class Block:
         """Contribute to an aggregator: one value in the form of its `zero`, or any number of rows of this form."""
         self._aggregators.add(name, contributions)
 
-    def _mask(self, where: Any, what: str) -> NDArray[np.bool_]:
-        return np.full(len(self), where) if isinstance(where, bool) else checked_mask(where, len(self), what)
+    def _mask(self, where: Any, name: str) -> NDArray[np.bool_]:
+        return np.full(len(self), where) if isinstance(where, bool) else checked_mask(where, len(self), name)
 
-    def _rows(self, values: Any, row_count: int, what: str) -> NDArray[Any]:
-        rows, shape = of_type(values, self._form.base, f"{what}: messages"), (row_count, *self._form.shape)
+    def _rows(self, values: Any, row_count: int, name: str) -> NDArray[Any]:
+        rows, shape = of_type(values, self._form.base, f"{name}: messages"), (row_count, *self._form.shape)
         if rows.ndim and rows.shape != shape:
-            raise InputError(f"{what}: messages of shape {rows.shape}, expected {shape}")
+            raise InputError(f"{name}: messages of shape {rows.shape}, expected {shape}")
         return np.broadcast_to(rows, shape).astype(self._form.base)

@@ -83,14 +83,14 @@ class SomeRows:
         column[self._places] = array
 
 
-def of_type(value: Any, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+def of_type(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     """Return `value` as an array to store with `dtype`: an array of the same kind, or a number in its range."""
     if isinstance(value, bool | int | float):
         with suppress(OverflowError):
             if np.can_cast(np.result_type(dtype, value), dtype, "same_kind"):
                 return np.array(value, dtype)
-        raise InputError(f"{what}: {value!r}, expected {dtype}")
+        raise InputError(f"{name}: {value!r}, expected {dtype}")
     array = np.asarray(value)
     if not np.can_cast(array.dtype, dtype, "same_kind"):
-        raise InputError(f"{what}: type {array.dtype}, expected {dtype}")
+        raise InputError(f"{name}: type {array.dtype}, expected {dtype}")
     return array

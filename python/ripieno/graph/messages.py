@@ -111,22 +111,22 @@ def most_frequent(values: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDA
     return places, best.astype(values.dtype) + least
 
 
-def checked_rows(values: Any, count: int, combiner: Combiner, what: str) -> NDArray[Any]:
+def checked_rows(values: Any, count: int, combiner: Combiner, name: str) -> NDArray[Any]:
     """Return `values` as an array of `count` rows that can be combined."""
     if isinstance(values, Sequence):
         values = np.asarray(values)
     has_op = combiner.function is None and combiner.name != CONCAT
-    rows = reducible(values, combiner.name, what) if has_op else required(values, what)
+    rows = reducible(values, combiner.name, name) if has_op else required(values, name)
     if rows.ndim == 0 or len(rows) != count:
-        raise InputError(f"{what}: values of shape {rows.shape}, expected {count} rows")
+        raise InputError(f"{name}: values of shape {rows.shape}, expected {count} rows")
     return np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("="))
 
 
-def checked_mask(where: Any, count: int, what: str) -> NDArray[np.bool_]:
+def checked_mask(where: Any, count: int, name: str) -> NDArray[np.bool_]:
     """Return `where` as (count,) booleans."""
     mask = np.asarray(where)
     if mask.shape != (count,) or mask.dtype != np.bool_:
-        raise InputError(f"{what}: where of type {mask.dtype} and shape {mask.shape}, expected booleans, ({count},)")
+        raise InputError(f"{name}: where of type {mask.dtype} and shape {mask.shape}, expected booleans, ({count},)")
     return mask
 
 

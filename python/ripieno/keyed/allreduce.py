@@ -189,9 +189,9 @@ def exchanged(native: Any, own: T, merge: Callable[[T, T], T]) -> T:
     return step([] if is_second else partner, partner if is_second else []) if surplus else own
 
 
-def _call_text(what: str, combiner: Combiner, algorithm: str | None) -> str:
+def _call_text(operand: str, combiner: Combiner, algorithm: str | None) -> str:
     by = "" if algorithm is None else f", algorithm={algorithm!r}"
-    return f"allreduce of {what}, combine={combiner.text}{by}"
+    return f"allreduce of {operand}, combine={combiner.text}{by}"
 
 
 def _accumulating(rows: KeyValues, combiner: Combiner) -> KeyValues:

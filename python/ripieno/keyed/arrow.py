@@ -30,40 +30,40 @@ def columns_of(data: Any, names: Sequence[str]) -> list[pa.Array]:
     return [_in_one_piece(table[name]) for name in names]
 
 
-def keys_of(given: Any, what: str) -> Keys:
+def keys_of(given: Any, name: str) -> Keys:
     """Return an Arrow column, or a list or array of strings, as keys."""
-    column = _checked(_column(given, what), what)
+    column = _checked(_column(given, name), name)
     kind = column.type
     if pa.types.is_null(kind):
         return np.empty(0, np.int64)
     if pa.types.is_integer(kind):
         array = column.to_numpy()
         if kind == pa.uint64() and len(array) and int(array.max()) >= 2**63:
-            raise InputError(f"{what}: {array.max()}: expected whole numbers below 2**63")
+            raise InputError(f"{name}: {array.max()}: expected whole numbers below 2**63")
         return aligned(array, np.int64)
     if _is(kind, pa.types.is_string_view, pa.types.is_binary_view, pa.types.is_fixed_size_binary):
         column = column.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary())
         kind = column.type
     if _is(kind, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary):
         return _strings(column, is_text=_is(kind, pa.types.is_string, pa.types.is_large_string))
-    raise InputError(f"{what}: {kind}: {EXPECTED_KEYS}")
+    raise InputError(f"{name}: {kind}: {EXPECTED_KEYS}")
 
 
-def values_of(given: Any, what: str) -> NDArray[Any]:
+def values_of(given: Any, name: str) -> NDArray[Any]:
     """Return an Arrow column of numbers, or of equally long lists of numbers, as rows."""
-    column = _checked(_column(given, what), what)
+    column = _checked(_column(given, name), name)
     kind, width = column.type, None
     if pa.types.is_fixed_size_list(kind):
-        column, width = _checked(column.flatten(), what), kind.list_size
+        column, width = _checked(column.flatten(), name), kind.list_size
     elif _is(kind, pa.types.is_list, pa.types.is_large_list):
         lengths = np.diff(column.offsets.to_numpy())
         ragged = np.flatnonzero(lengths != lengths[:1])
         if len(ragged):
             row = ragged[0]
-            raise InputError(f"{what}: row 0 has {lengths[0]} elements, row {row} has {lengths[row]}: expected equal")
-        column, width = _checked(column.flatten(), what), int(lengths[0]) if len(lengths) else 1
+            raise InputError(f"{name}: row 0 has {lengths[0]} elements, row {row} has {lengths[row]}: expected equal")
+        column, width = _checked(column.flatten(), name), int(lengths[0]) if len(lengths) else 1
     if not _is(column.type, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean):
-        raise InputError(f"{what}: {kind}: {EXPECTED_VALUES}, or lists of these")
+        raise InputError(f"{name}: {kind}: {EXPECTED_VALUES}, or lists of these")
     # Arrow stores booleans as bits.
     array: NDArray[Any] = column.to_numpy(zero_copy_only=not pa.types.is_boolean(column.type))
     return array if width is None else array.reshape(-1, width)
@@ -95,7 +95,7 @@ def _strings(column: pa.Array, is_text: bool) -> Strings:
     return Strings(aligned(words, np.int64), bytes_, is_text)
 
 
-def _column(given: Any, what: str) -> pa.Array:
+def _column(given: Any, name: str) -> pa.Array:
     try:
         if isinstance(given, pa.Array | pa.ChunkedArray):
             return _in_one_piece(given)
@@ -103,7 +103,7 @@ def _column(given: Any, what: str) -> pa.Array:
             return _in_one_piece(pa.chunked_array(given))
         return _in_one_piece(pa.array(given))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{what}: a {type(given).__name__}: {error}: {EXPECTED_KEYS}") from None
+        raise InputError(f"{name}: a {type(given).__name__}: {error}: {EXPECTED_KEYS}") from None
 
 
 def _in_one_piece(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -126,12 +126,12 @@ def _decoded(column: pa.DictionaryArray | pa.ChunkedArray) -> pa.Array | pa.Chun
     return words.take(column.indices)
 
 
-def _checked(column: pa.Array, what: str) -> pa.Array:
+def _checked(column: pa.Array, name: str) -> pa.Array:
     """Return `column`, checked to have no missing values."""
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         nulls = f"{column.null_count} of {len(column)} are null, the first in row {row}"
-        raise InputError(f"{what}: {nulls}: fill or drop them")
+        raise InputError(f"{name}: {nulls}: fill or drop them")
     return column
 
 

@@ -141,7 +141,7 @@ def widened(values: NDArray[Any], op: str) -> NDArray[Any]:
     return values.astype(np.uint64 if values.dtype.kind == "u" else np.int64, copy=False)
 
 
-def keys_of(given: Any, what: str = "keys") -> Keys:
+def keys_of(given: Any, name: str = "keys") -> Keys:
     """Return `given` as a column of keys. int64 arrays and large strings are not copied.
 
     Raises
@@ -152,26 +152,26 @@ def keys_of(given: Any, what: str = "keys") -> Keys:
     if isinstance(given, Strings):
         return given
     if _is_arrow(given):
-        return _arrow_keys(given, what)
-    array = _array(given, what)
+        return _arrow_keys(given, name)
+    array = _array(given, name)
     if array is None:
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-            raise InputError(f"{what}: a {type(given).__name__}: {EXPECTED_KEYS}, in an array, a list or a column")
+            raise InputError(f"{name}: a {type(given).__name__}: {EXPECTED_KEYS}, in an array, a list or a column")
         if given and isinstance(given[0], str | bytes):
-            return _arrow_keys(given, what)
-        array = _listed(given, what, EXPECTED_KEYS)
+            return _arrow_keys(given, name)
+        array = _listed(given, name, EXPECTED_KEYS)
     if array.ndim != 1:
-        raise InputError(f"{what}: shape {array.shape}: expected one axis")
+        raise InputError(f"{name}: shape {array.shape}: expected one axis")
     if array.dtype.kind in "USTO" and array.size:
-        return _arrow_keys(array, what)
+        return _arrow_keys(array, name)
     if array.dtype.kind not in "iu" and array.size:
-        raise InputError(f"{what}: dtype {array.dtype}: {EXPECTED_KEYS}")
+        raise InputError(f"{name}: dtype {array.dtype}: {EXPECTED_KEYS}")
     if array.dtype.kind == "u" and array.dtype.itemsize == 8 and array.size and int(array.max()) >= 2**63:
-        raise InputError(f"{what}: {array.max()}: expected whole numbers below 2**63")
+        raise InputError(f"{name}: {array.max()}: expected whole numbers below 2**63")
     return aligned(array, np.int64)
 
 
-def values_of(given: Any, count: int, what: str = "values") -> NDArray[Any] | None:
+def values_of(given: Any, count: int, name: str = "values") -> NDArray[Any] | None:
     """Return `given` as `count` contiguous rows of shape (count,) or (count, width), or None; copied only if necessary.
 
     Raises
@@ -181,16 +181,16 @@ def values_of(given: Any, count: int, what: str = "values") -> NDArray[Any] | No
     """
     if given is None:
         return None
-    array = _arrow_values(given, what) if _is_arrow(given) else _array(given, what)
+    array = _arrow_values(given, name) if _is_arrow(given) else _array(given, name)
     if array is None:
-        array = _listed(given, what, EXPECTED_VALUES)
+        array = _listed(given, name, EXPECTED_VALUES)
     if array.ndim not in (1, 2) or array.shape[1:] == (0,):
-        raise InputError(f"{what}: shape {array.shape}: expected (n,) or (n, width), with a width of 1 or more")
+        raise InputError(f"{name}: shape {array.shape}: expected (n,) or (n, width), with a width of 1 or more")
     native = array.dtype.newbyteorder("=")
     if not is_native(native) and native != np.bool_:
-        raise InputError(f"{what}: dtype {array.dtype}: {EXPECTED_VALUES}")
+        raise InputError(f"{name}: dtype {array.dtype}: {EXPECTED_VALUES}")
     if len(array) != count:
-        raise InputError(f"{what}: {len(array)} rows for {count} keys: expected one for each")
+        raise InputError(f"{name}: {len(array)} rows for {count} keys: expected one for each")
     return aligned(array, native)
 
 
@@ -233,19 +233,19 @@ def taken_keys(keys: Keys, rows: NDArray[Any]) -> Keys:
     return Strings(offsets, _native.joined_pieces(keys.data, keys.offsets[:-1][rows], lengths), keys.is_text)
 
 
-def _array(given: Any, what: str) -> NDArray[Any] | None:
-    check_unmasked(given, what)
+def _array(given: Any, name: str) -> NDArray[Any] | None:
+    check_unmasked(given, name)
     return np.asarray(given) if isinstance(given, np.ndarray) else as_array(given)
 
 
-def _listed(given: Any, what: str, expected: str) -> NDArray[Any]:
+def _listed(given: Any, name: str, expected: str) -> NDArray[Any]:
     """Return a list of numbers as an array."""
     try:
         array = np.asarray(given)
     except (ValueError, OverflowError) as error:
-        raise InputError(f"{what}: {error}: {expected}, rows of equal length") from None
+        raise InputError(f"{name}: {error}: {expected}, rows of equal length") from None
     if array.size and array.dtype.kind not in ("biuf" if expected is EXPECTED_VALUES else "iuf"):
-        raise InputError(f"{what}: a {type(given).__name__} that becomes an array of {array.dtype}: {expected}")
+        raise InputError(f"{name}: a {type(given).__name__} that becomes an array of {array.dtype}: {expected}")
     return array
 
 
@@ -256,13 +256,13 @@ def _is_arrow(given: Any) -> bool:
 # Imported on use: PyArrow takes half a second to import.
 
 
-def _arrow_keys(given: Any, what: str) -> Keys:
+def _arrow_keys(given: Any, name: str) -> Keys:
     from ripieno.keyed import arrow
 
-    return arrow.keys_of(given, what)
+    return arrow.keys_of(given, name)
 
 
-def _arrow_values(given: Any, what: str) -> NDArray[Any]:
+def _arrow_values(given: Any, name: str) -> NDArray[Any]:
     from ripieno.keyed import arrow
 
-    return arrow.values_of(given, what)
+    return arrow.values_of(given, name)

@@ -34,17 +34,17 @@ def description_of(partitioner: Partitioner, fallback: str) -> str:
 def owners_of(partitioner: Callable[[Any], Any], keys: Any, world_size: int) -> NDArray[Any]:
     """Return the checked owner of every key of a block, as uint32."""
     owners = np.asarray(partitioner(keys))
-    what = f"partitioner={operations.name_of(partitioner)}"
+    name = f"partitioner={operations.name_of(partitioner)}"
     if owners.shape != (len(keys),) or owners.dtype.kind not in "iu":
         raise InputError(
-            f"{what}: returned shape {owners.shape} and dtype {owners.dtype} for {len(keys)} keys: expected a "
+            f"{name}: returned shape {owners.shape} and dtype {owners.dtype} for {len(keys)} keys: expected a "
             "rank for each"
         )
     outside = np.flatnonzero((owners < 0) | (owners >= world_size))
     if len(outside):
         row = int(outside[0])
         raise InputError(
-            f"{what}: returned rank {owners[row]} for key {_as_python(keys[row])!r}: expected 0 … {world_size - 1} "
+            f"{name}: returned rank {owners[row]} for key {_as_python(keys[row])!r}: expected 0 … {world_size - 1} "
             f"in a world of {world_size}"
         )
     return owners.astype(np.uint32)

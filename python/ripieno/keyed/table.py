@@ -155,18 +155,18 @@ class Table(MutableMapping[int, Partition]):
 
     def _checked(self, number: int, partition: Any) -> Partition:
         named = self.combiner.function is None and self.combiner.name != CONCAT
-        op, what = self.combiner.name if named else "min", f"partition {number}"
+        op, name = self.combiner.name if named else "min", f"partition {number}"
         if isinstance(partition, KeyValues):
             partition = partition.widened(self.combiner)
             if partition.values is not None:
-                reducible(partition.values, op, what)
+                reducible(partition.values, op, name)
             return partition
         if isinstance(partition, bytes | bytearray):
             partition = np.frombuffer(partition, np.uint8)
         # Any dtype is accepted here: sums of booleans count them.
-        array = reducible(partition, "min", what)
+        array = reducible(partition, "min", name)
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
-        return reducible(columns.widened(array, op) if named else array, op, what)
+        return reducible(columns.widened(array, op) if named else array, op, name)
 
     def _check_fits(self, number: int, existing: Partition, added: Partition) -> None:
         is_concat = self.combiner.name == CONCAT

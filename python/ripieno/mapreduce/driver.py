@@ -164,12 +164,12 @@ class MapReduce(StepProgress):
         if sum((job is not None, comm is not None, workers is not None or bool(options))) > 1:
             raise InputError("job=, comm= and workers= (with options of launch): expected one of them")
         check_threads(threads)
-        for what, count in (("every", every), ("keep", keep)):
-            check_count(what, count)
+        for parameter, count in (("every", every), ("keep", keep)):
+            check_count(parameter, count)
         functions = {"map": map, "reduce": reduce, "collect": collect}
-        for what, function in functions.items():
-            if not callable(function) and (function is not None or what == "map"):
-                raise InputError(f"{what}: a {type(function).__name__}: expected a function")
+        for parameter, function in functions.items():
+            if not callable(function) and (function is not None or parameter == "map"):
+                raise InputError(f"{parameter}: a {type(function).__name__}: expected a function")
         super().__init__(name)
         self.tasks: list[Task] = []
         self.statistics: list[StepStatistics] = []

@@ -17,7 +17,7 @@ from ripieno.wire import packing
 class SerializedValue:
     """A serialized `value`. Accumulators inside it become the receiver's accumulators when it is opened."""
 
-    def __init__(self, value: Any, what: str, accumulators: Sequence[Accumulator] = ()) -> None:
+    def __init__(self, value: Any, name: str, accumulators: Sequence[Accumulator] = ()) -> None:
         def persistent_id(each: Any) -> tuple[int, Addition] | None:
             if type(each) is not Accumulator:
                 return None
@@ -28,7 +28,7 @@ class SerializedValue:
         try:
             self._pickled, self._buffers = packing.pack_for_process(value, persistent_id)
         except SerializationError as error:
-            raise SerializationError(f"{what} cannot be sent to workers: {error}") from error
+            raise SerializationError(f"{name} cannot be sent to workers: {error}") from error
 
     @property
     def size_bytes(self) -> int:

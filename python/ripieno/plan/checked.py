@@ -88,9 +88,9 @@ class CheckedPlans:
     @property
     def signature(self) -> str:
         """A description of the set. Ranks compare it before they run the plans."""
-        what = self.collective or "any result"
+        collective = self.collective or "any result"
         op = "" if self.op is None else f" by {self.op}"
-        return f"{what}{op} of {self.count} elements among {self.world_size} ranks"
+        return f"{collective}{op} of {self.count} elements among {self.world_size} ranks"
 
 
 def check(

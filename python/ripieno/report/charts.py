@@ -186,7 +186,7 @@ def roc_chart(curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64
         return svg_in_both_widths(figure, "roc", escape(f"ROC curves of {', '.join(curves)}."))
 
 
-def runs_chart(name: str, what: str, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
+def runs_chart(name: str, title: str, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
     """Return a chart of one measure of several runs, one color per run, against iterations and against seconds."""
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
@@ -200,10 +200,10 @@ def runs_chart(name: str, what: str, runs: Mapping[str, tuple[Sequence[float], S
         _label(left, "iteration", "")
         right.set_xlabel("seconds")
         text = (f"{run} ends at {values[-1]:.6g} after {ends_s[-1]:.3g} s" for run, (ends_s, values) in runs.items())
-        return svg_in_both_widths(figure, name, escape(f"{what}: {'; '.join(text)}."))
+        return svg_in_both_widths(figure, name, escape(f"{title}: {'; '.join(text)}."))
 
 
-def time_chart(iterations: Sequence[IterationTime], what: str = "iteration") -> str:
+def time_chart(iterations: Sequence[IterationTime], step_name: str = "iteration") -> str:
     """Return a chart of compute and communication seconds per iteration or stage, stacked, one panel per rank."""
     compute = np.array([each.compute_s for each in iterations])
     communication = np.array([each.communication_s for each in iterations])
@@ -216,11 +216,11 @@ def time_chart(iterations: Sequence[IterationTime], what: str = "iteration") -> 
             _stack(axes, compute[:, rank], communication[:, rank])
             axes.set_title(f"rank {rank}")
             axes.yaxis.set_major_locator(MaxNLocator(3))
-        _label(panels[-1], what, "")
+        _label(panels[-1], step_name, "")
         figure.supylabel("seconds", fontsize=10, color=MUTED)
         share = communication.sum() / max(compute.sum() + communication.sum(), 1e-12)
         return svg_in_both_widths(
-            figure, "time", f"Seconds per {what} and rank; {share:.1%} of all time is communication and waiting."
+            figure, "time", f"Seconds per {step_name} and rank; {share:.1%} of all time is communication and waiting."
         )
 
 

@@ -29,14 +29,14 @@ def page_of(report: Any) -> str:
     shown = {name: page.figure(value) for name, value in results.items()}
     title = "A fit" if about is None else about.estimator
     if isinstance(report, RunReport):
-        what = "iteration" if charted else "stage"
+        step_name = "iteration" if charted else "stage"
         tiles = {TILE_NAMES.get(name, name.replace("_", " ")): f"{values[-1]:.4g}" for name, values in measured.items()}
         steps = [each.measures for each in report.iterations]
         return page._page(
             "fit.html",
             report,
             title=title,
-            what=what,
+            step_name=step_name,
             tiles={**score_of(about), **({"iterations": str(len(steps))} if charted else {}), **tiles, **shown},
             charted=charted,
             measures=steps,

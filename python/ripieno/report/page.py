@@ -71,7 +71,7 @@ def _kmeans_page(
         "kmeans.html",
         fit,
         title="K-means",
-        what="iteration",
+        step_name="iteration",
         tiles={
             "inertia at the end": figure(inertia),
             "iterations": str(len(fit.history)),
@@ -104,7 +104,7 @@ def write_fit_report(
     fit: RunReport,
     *,
     title: str,
-    what: str,
+    step_name: str,
     tiles: Mapping[str, str],
     charted: Sequence[Charted],
     parameters: Mapping[str, Any],
@@ -123,7 +123,7 @@ def write_fit_report(
         Report of the fit.
     title
         Title of the page.
-    what
+    step_name
         Unit of work of the fit: "iteration" or "stage".
     tiles
         Figures at the top, by name.
@@ -144,7 +144,7 @@ def write_fit_report(
         "fit.html",
         fit,
         title=title,
-        what=what,
+        step_name=step_name,
         tiles=tiles,
         charted=charted,
         measures=[each.measures for each in fit.iterations],
@@ -167,18 +167,18 @@ def _page(
     words: tuple[str, str] = ("rows", "columns"),
     command: str | None = None,
     draws: bool = False,
-    what: str = "iteration",
+    step_name: str = "iteration",
     **more: Any,
 ) -> str:
     result = of_result(fit.about, command) | ({"scatter": None} if draws else {})
     return filled(
         template,
         fit=fit,
-        what=what,
+        step_name=step_name,
         charts=[*charted, *charts_of(fit.about)],
         compute_s=_per_rank(fit.iterations, "compute_s"),
         communication_s=_per_rank(fit.iterations, "communication_s"),
-        time_chart=charts.time_chart(fit.iterations, what) if fit.iterations else "",
+        time_chart=charts.time_chart(fit.iterations, step_name) if fit.iterations else "",
         panel_limit=charts.PANEL_LIMIT,
         parameters={name: _brief(value) for name, value in parameters.items()},
         inputs=list(inputs),

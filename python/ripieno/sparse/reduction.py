@@ -36,17 +36,17 @@ DENSE_ABOVE: float = _native.DENSE_ABOVE
 Degrees = str | int | Sequence[int] | None
 
 
-def indices_of(value: Any, what: str) -> NDArray[Any]:
+def indices_of(value: Any, name: str) -> NDArray[Any]:
     """Return `value` as a C-contiguous int64 array of one axis."""
-    check_unmasked(value, what)
+    check_unmasked(value, name)
     found = as_array(value)
     array = np.asarray(value) if found is None else found
     if array.ndim != 1:
-        raise InputError(f"{what}: shape {array.shape}: expected one axis of whole numbers")
+        raise InputError(f"{name}: shape {array.shape}: expected one axis of whole numbers")
     if array.dtype.kind not in "iu" and array.size:
-        raise InputError(f"{what}: dtype {array.dtype}: expected whole numbers, such as int64")
+        raise InputError(f"{name}: dtype {array.dtype}: expected whole numbers, such as int64")
     if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
-        raise InputError(f"{what}: {array.max()}: expected indices below 2**63")
+        raise InputError(f"{name}: {array.max()}: expected indices below 2**63")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 

@@ -121,8 +121,8 @@ class Topology:
             return f"{heading}, as given"
         if self.sure is None:
             return heading
-        what = f"{heading}, found by {self.probes:,} probes in {self.rounds} rounds, certainty {_percent(self.sure)}"
-        return what if rack_count > 1 else f"{what}: no uplink limited a pair"
+        found = f"{heading}, found by {self.probes:,} probes in {self.rounds} rounds, certainty {_percent(self.sure)}"
+        return found if rack_count > 1 else f"{found}: no uplink limited a pair"
 
 
 def _percent(share: float) -> str:
@@ -136,5 +136,5 @@ def _host_text(host: Host) -> str:
     return ", ".join(parts)
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'s'[: count != 1]}"
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s'[: count != 1]}"

@@ -240,15 +240,15 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
 
     def _started(
         self,
-        what: str,
+        kind: str,
         handles: Sequence[Handle[Any]],
         finish: Callable[[], None],
         result: Sequence[Tensor],
         sender: Callable[[], int] | None = None,
     ) -> RipienoWork:
-        if what not in ("send", "recv"):
+        if kind not in ("send", "recv"):
             self._sequence_number += 1
-        work = RipienoWork(f"{what} in process group {self._name}", handles, finish, result, self._threads, sender)
+        work = RipienoWork(f"{kind} in process group {self._name}", handles, finish, result, self._threads, sender)
         self._threads.limit(work, self._limit_s)
         if self._coalesced is not None:
             self._coalesced.append(work)

@@ -30,7 +30,7 @@ class RipienoWork(dist.Work):
 
     Parameters
     ----------
-    what
+    description
         Name of the call, for errors.
     handles
         Handles of its parts.
@@ -46,7 +46,7 @@ class RipienoWork(dist.Work):
 
     def __init__(
         self,
-        what: str,
+        description: str,
         handles: Sequence[Handle[Any]],
         finish: Callable[[], None],
         result: Sequence[torch.Tensor],
@@ -54,7 +54,7 @@ class RipienoWork(dist.Work):
         sender: Callable[[], int] | None = None,
     ) -> None:
         super().__init__()
-        self.what = what
+        self.description = description
         self.handles = handles
         self._finish = finish
         self._result = list(result)
@@ -99,7 +99,7 @@ class RipienoWork(dist.Work):
     def _source_rank(self) -> int:
         """Return the rank of the sender in the process group, after the end of a receive from any rank."""
         if self._sender is None:
-            raise InputError(f"{self.what}: only a receive from any rank has a source")
+            raise InputError(f"{self.description}: only a receive from any rank has a source")
         self.end()
         return self._sender()
 
@@ -137,7 +137,7 @@ class RipienoWork(dist.Work):
         """Mark the call as expired; return the reason, or None if the call has already ended."""
         if self._has_ended:
             return None
-        reason = f"{self.what} has taken longer than its timeout of {limit_s:g} s"
+        reason = f"{self.description} has taken longer than its timeout of {limit_s:g} s"
         self._late = TimeoutError(f"{reason}: the process group is aborted")
         return reason
 

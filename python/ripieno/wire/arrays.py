@@ -67,29 +67,29 @@ def as_array(value: Any) -> NDArray[Any] | None:
     return None
 
 
-def check_unmasked(value: Any, what: str) -> None:
+def check_unmasked(value: Any, name: str) -> None:
     """Raise `InputError` if `value` is a masked array with masked elements, which would be used as data."""
     # A masked array exists only if its module is imported. Importing it takes time, and file descriptors.
     if "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         hidden = np.ma.getmaskarray(value)
         first = ", ".join(map(str, np.argwhere(hidden)[0]))
         where = f", the first at [{first}]" if first else ""
-        raise InputError(f"{what}: {hidden.sum()} of {value.size} are masked{where}: fill or drop them")
+        raise InputError(f"{name}: {hidden.sum()} of {value.size} are masked{where}: fill or drop them")
 
 
-def check_complete(value: Any, what: str) -> None:
+def check_complete(value: Any, name: str) -> None:
     """Raise `InputError` if `value` has masked elements, nulls of Arrow, or None among objects.
 
     PyArrow converts a null among categories to the last category.
     """
-    check_unmasked(value, what)
+    check_unmasked(value, name)
     # It is a method of columns of polars.
     null_count = getattr(value, "null_count", 0)
     null_count = null_count() if callable(null_count) else null_count
     if isinstance(value, list | tuple) or getattr(getattr(value, "dtype", None), "kind", None) == "O":
         null_count = sum(each is None for each in value)
     if isinstance(null_count, int) and null_count:
-        raise InputError(f"{what}: {null_count} of {len(value)} are missing: fill or drop them")
+        raise InputError(f"{name}: {null_count} of {len(value)} are missing: fill or drop them")
 
 
 def resolved_operation(op: Any, value: Any) -> Any:
@@ -127,21 +127,21 @@ def _dtypes(value: Any) -> list[np.dtype[Any]]:
     return found
 
 
-def reducible(value: Any, op: str, what: str) -> NDArray[Any]:
+def reducible(value: Any, op: str, name: str) -> NDArray[Any]:
     """Return `value`, a number or an array, as an array of a type that `op` supports."""
     if type(value) is np.ndarray and value.dtype in NATIVE_DTYPES and op in ARITHMETIC:
         # The common case; each microsecond counts.
         return value
-    check_unmasked(value, what)
+    check_unmasked(value, name)
     found = as_array(value)
     if found is None and type(value) is int:
-        check_int64(value, op, what)
+        check_int64(value, op, name)
         found = np.asarray(value, np.int64)
     if found is None and isinstance(value, _REDUCIBLE):
         found = np.asarray(value)
     if found is None:
         raise InputError(
-            f"{what} of a {type(value).__name__}: expected numbers, arrays, or tuples, lists, dicts of these"
+            f"{name} of a {type(value).__name__}: expected numbers, arrays, or tuples, lists, dicts of these"
         )
     if found.dtype == bool and op in ("sum", "prod") and found.ndim == 0:
         return found.astype(np.int64)
@@ -150,39 +150,39 @@ def reducible(value: Any, op: str, what: str) -> NDArray[Any]:
         return found
     if dtype.kind != "b" and not is_native(dtype):
         raise InputError(
-            f"{what}: dtype {found.dtype}: expected int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
+            f"{name}: dtype {found.dtype}: expected int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
             f"{', or complex numbers, which have sums and products only' if dtype.kind == 'c' else ''}"
         )
-    check_defined(found.dtype, op, what)
+    check_defined(found.dtype, op, name)
     return found
 
 
-def check_defined(dtype: np.dtype[Any], op: str, what: str) -> None:
+def check_defined(dtype: np.dtype[Any], op: str, name: str) -> None:
     """Raise `InputError` unless `op` supports this dtype. The dtype is one that the native module supports."""
     if dtype.kind == "b" and op in ("sum", "prod"):
-        raise InputError(f"{what}: op={op!r} of booleans: convert to an integer type, or use 'or' or 'and'")
+        raise InputError(f"{name}: op={op!r} of booleans: convert to an integer type, or use 'or' or 'and'")
     if op in BITWISE and dtype.kind not in "biu":
-        raise InputError(f"{what}: op={op!r} of dtype {dtype}: expected integers or booleans")
+        raise InputError(f"{name}: op={op!r} of dtype {dtype}: expected integers or booleans")
 
 
-def in_place(out: Any, what: str = "out") -> NDArray[Any]:
+def in_place(out: Any, name: str = "out") -> NDArray[Any]:
     """Return `out` itself, checked to be an array that can receive data."""
     if not isinstance(out, np.ndarray):
-        raise InputError(f"{what}: expected a NumPy array, got {type(out).__name__}")
-    check_unmasked(out, what)
+        raise InputError(f"{name}: expected a NumPy array, got {type(out).__name__}")
+    check_unmasked(out, name)
     if out.dtype.hasobject:
-        raise InputError(f"{what}: dtype {out.dtype} holds Python objects, which cannot be received in place")
+        raise InputError(f"{name}: dtype {out.dtype} holds Python objects, which cannot be received in place")
     if not (out.flags.c_contiguous and out.flags.writeable):
-        raise InputError(f"{what}: expected a C-contiguous, writable array (shape {out.shape}, strides {out.strides})")
+        raise InputError(f"{name}: expected a C-contiguous, writable array (shape {out.shape}, strides {out.strides})")
     return out
 
 
-def check_combinable(out: NDArray[Any], op: str, what: str) -> NDArray[Any]:
+def check_combinable(out: NDArray[Any], op: str, name: str) -> NDArray[Any]:
     """Return `out` itself, after a check that the native module can combine its elements by `op`."""
-    reducible(in_place(out), op, what)
+    reducible(in_place(out), op, name)
     if not out.dtype.isnative:
         native = out.dtype.newbyteorder("=")
-        raise InputError(f"{what}: out: dtype {out.dtype.str} is of foreign byte order: expected {native}")
+        raise InputError(f"{name}: out: dtype {out.dtype.str} is of foreign byte order: expected {native}")
     return out
 
 
@@ -192,19 +192,19 @@ def is_alike(out: NDArray[Any], value: Any) -> bool:
     return found is not None and found.dtype == out.dtype
 
 
-def required(value: Any, what: str) -> NDArray[Any]:
+def required(value: Any, name: str) -> NDArray[Any]:
     """Return `value` as an array without Python objects."""
-    check_unmasked(value, what)
+    check_unmasked(value, name)
     found = np.asarray(value) if isinstance(value, np.ndarray) else as_array(value)
     if found is None or found.dtype.hasobject:
-        raise InputError(f"{what}: expected an array of numbers, got {type(value).__name__}")
+        raise InputError(f"{name}: expected an array of numbers, got {type(value).__name__}")
     return found
 
 
-def in_rows(array: NDArray[Any], what: str) -> NDArray[Any]:
+def in_rows(array: NDArray[Any], name: str) -> NDArray[Any]:
     """Return `array`, checked to have rows."""
     if array.ndim == 0:
-        raise InputError(f"{what}: shape (): expected an array with at least one axis")
+        raise InputError(f"{name}: shape (): expected an array with at least one axis")
     return array
 
 
@@ -282,11 +282,11 @@ def check_fits(out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) 
         raise InputError(f"out: shape {out.shape} and dtype {out.dtype}: expected {shape} and {dtype}, as the value")
 
 
-def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], what: str) -> None:
+def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], name: str) -> None:
     """Raise `InputError` unless `out` accepts rows like these, in any number."""
     if out.ndim != rows.ndim or out.shape[1:] != rows.shape[1:] or not np.can_cast(rows.dtype, out.dtype, "same_kind"):
         raise InputError(
-            f"{what}: out: shape {out.shape} and dtype {out.dtype}: expected rows of shape {rows.shape[1:]} and dtype "
+            f"{name}: out: shape {out.shape} and dtype {out.dtype}: expected rows of shape {rows.shape[1:]} and dtype "
             f"{rows.dtype}, as the rows of this rank"
         )
 
@@ -317,24 +317,24 @@ def even_counts(row_count: int, world_size: int) -> list[int]:
     return [each + (rank < more) for rank in range(world_size)]
 
 
-def checked_counts(counts: Sequence[int] | None, row_count: int, world_size: int, what: str = "counts") -> list[int]:
+def checked_counts(counts: Sequence[int] | None, row_count: int, world_size: int, name: str = "counts") -> list[int]:
     """Return `counts` as a list of ints with the sum `row_count`, or the even division if None."""
     if counts is None:
         return even_counts(row_count, world_size)
-    listed = listed_counts(counts, world_size, what)
+    listed = listed_counts(counts, world_size, name)
     if sum(listed) != row_count:
-        raise InputError(f"{what}={listed}: expected {world_size} non-negative numbers that add up to {row_count} rows")
+        raise InputError(f"{name}={listed}: expected {world_size} non-negative numbers that add up to {row_count} rows")
     return listed
 
 
-def listed_counts(counts: Sequence[int], world_size: int, what: str = "counts") -> list[int]:
+def listed_counts(counts: Sequence[int], world_size: int, name: str = "counts") -> list[int]:
     """Return `counts` as a list of ints, one per rank."""
     expected = f"expected {world_size} non-negative whole numbers, the rows of every rank"
     if not isinstance(counts, Sequence | np.ndarray) or isinstance(counts, str | bytes) or np.ndim(counts) != 1:
-        raise InputError(f"{what}={counts!r}: {expected}")
-    listed = [whole_number(f"{what}[{rank}]", count, 0, _ROWS_MAX) for rank, count in enumerate(counts)]
+        raise InputError(f"{name}={counts!r}: {expected}")
+    listed = [whole_number(f"{name}[{rank}]", count, 0, _ROWS_MAX) for rank, count in enumerate(counts)]
     if len(listed) != world_size:
-        raise InputError(f"{what}={listed}: {expected}")
+        raise InputError(f"{name}={listed}: {expected}")
     return listed
 
 

@@ -35,7 +35,7 @@ def is_number(value: Any, op: str) -> bool:
     return op in ("min", "max") and isinstance(value, int | float)
 
 
-def words(value: float | np.bool_, op: str, what: str) -> NDArray[Any]:
+def words(value: float | np.bool_, op: str, name: str) -> NDArray[Any]:
     """Return the words of a number for an operation."""
     is_float = isinstance(value, float)
     if op in ("sum", "prod"):
@@ -43,14 +43,14 @@ def words(value: float | np.bool_, op: str, what: str) -> NDArray[Any]:
             return np.array((value, 0, 0, 1), np.float64)
         number = int(value)
         if not -LIMIT < number < LIMIT:
-            raise InputError(f"{what}: {number}: expected a whole number between -2**72 and 2**72")
+            raise InputError(f"{name}: {number}: expected a whole number between -2**72 and 2**72")
         # -0.0 changes no float that is added to it.
         return np.array((-0.0, number & ((1 << _HALF_BITS) - 1), number >> _HALF_BITS, 0), np.float64)
     sign, absent = (1, _INT64.min) if op == "max" else (-1, _INT64.max)
     if is_float:
         return np.array((absent, _ascending(float(value), op), 2 * sign, 0), np.int64)
     number = int(value)
-    check_int64(number, op, what)
+    check_int64(number, op, name)
     return np.array((number, absent, sign * (not isinstance(value, bool)), sign), np.int64)
 
 
@@ -79,10 +79,10 @@ def product(of_ranks: NDArray[Any]) -> int | float:
     return result
 
 
-def check_int64(value: int, op: str, what: str) -> None:
+def check_int64(value: int, op: str, name: str) -> None:
     """Raise `InputError` unless the number fits into int64."""
     if not -(2**63) <= value < 2**63:
-        raise InputError(f"{what}: {value}: expected -2**63 … 2**63 - 1 for op={op!r}")
+        raise InputError(f"{name}: {value}: expected -2**63 … 2**63 - 1 for op={op!r}")
 
 
 def _ascending(value: float, op: str) -> int:

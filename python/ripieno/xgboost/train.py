@@ -199,13 +199,13 @@ def _checked(name: str) -> str:
     return name
 
 
-def _one_each(given: Any, source: Dataset | RowsInMemory, what: str) -> NDArray[Any] | None:
+def _one_each(given: Any, source: Dataset | RowsInMemory, name: str) -> NDArray[Any] | None:
     if given is None:
         return None
-    check_complete(given, what)
+    check_complete(given, name)
     found = np.asarray(given)
     if found.ndim != 1 or found.dtype.kind not in "biuf":
-        raise InputError(f"{what}: shape {found.shape}, dtype {found.dtype}: expected a number for each row")
+        raise InputError(f"{name}: shape {found.shape}, dtype {found.dtype}: expected a number for each row")
     if isinstance(source, RowsInMemory) and len(found) != source.row_count:
-        raise InputError(f"{what}: {len(found)} for {source.row_count} rows")
+        raise InputError(f"{name}: {len(found)} for {source.row_count} rows")
     return found

@@ -243,5 +243,5 @@ def check_finite(share: RowShare, threads: int) -> None:
     if found is not None:
         row, column = found
         is_missing = np.isnan(np.ravel(share.points[[row]])[column])
-        what, hint = ("NaN", share.missing_hint) if is_missing else ("infinity", "")
-        raise InputError(f"{share.describe(row, column)}: {what} where a finite number is expected{hint}")
+        name, hint = ("NaN", share.missing_hint) if is_missing else ("infinity", "")
+        raise InputError(f"{share.describe(row, column)}: {name} where a finite number is expected{hint}")

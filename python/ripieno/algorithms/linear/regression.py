@@ -308,6 +308,6 @@ def checked_targets(y: ArrayLike) -> NDArray[np.float64]:
         raise InputError(f"y has shape {targets.shape}: expected (n_samples,) or (n_samples, n_targets)")
     wrong = np.argwhere(~np.isfinite(targets))
     if len(wrong):
-        what = "NaN" if np.isnan(targets[tuple(wrong[0])]) else "infinity"
-        raise InputError(f"y, row {wrong[0][0]}: {what} where a finite number is expected")
+        name = "NaN" if np.isnan(targets[tuple(wrong[0])]) else "infinity"
+        raise InputError(f"y, row {wrong[0][0]}: {name} where a finite number is expected")
     return targets

@@ -113,7 +113,7 @@ def load_square(comm: Communicator, source: Source | Sequences, weights: Source 
     return replace(_scaled(comm, values, own_weights, points, counts, first), weight_scale=weight_scale)
 
 
-def read_rows(comm: Communicator, source: Source, width: int, what: str) -> RowShare:
+def read_rows(comm: Communicator, source: Source, width: int, name: str) -> RowShare:
     """Read this worker's rows of finite numbers >= 0, as int16 if the input has that type, else float.
 
     Raises
@@ -124,7 +124,7 @@ def read_rows(comm: Communicator, source: Source, width: int, what: str) -> RowS
     with agreement(comm):
         share = _share(source, comm.rank, comm.world_size)
         if source.column_count != width:
-            raise InputError(f"{what} has {source.column_count} columns: expected {width}, one for each point")
+            raise InputError(f"{name} has {source.column_count} columns: expected {width}, one for each point")
         _check_values(share, comm.threads)
     return share
 
@@ -263,7 +263,7 @@ def divisor(largest: float) -> float:
     return 1.0 if largest == 0 or MIN_EXPONENT <= exponent <= MAX_EXPONENT else float(np.ldexp(1.0, exponent - 1))
 
 
-def _check_symmetric(comm: Communicator, own: NDArray[Any], counts: tuple[int, ...], what: str) -> None:
+def _check_symmetric(comm: Communicator, own: NDArray[Any], counts: tuple[int, ...], name: str) -> None:
     total, first = sum(counts), sum(counts[: comm.rank])
     vector = np.random.default_rng(0).uniform(1.0, 2.0, total)
     right, left = np.zeros(len(own)), np.zeros(total)
@@ -284,7 +284,7 @@ def _check_symmetric(comm: Communicator, own: NDArray[Any], counts: tuple[int, .
     # Distances computed from both sides may differ in their last bits.
     if abs(row[other] - column[other]) > SYMMETRY_RTOL * float(row.max()):
         raise InputError(
-            f"{what}: row {worst}, column {other} is {row[other]:g}, but row {other}, column {worst} is "
+            f"{name}: row {worst}, column {other} is {row[other]:g}, but row {other}, column {worst} is "
             f"{column[other]:g}: expected a symmetric matrix"
         )
 

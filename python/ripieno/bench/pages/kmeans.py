@@ -13,7 +13,9 @@ from ripieno.report import charts
 from ripieno.units import duration_text
 
 
-def programs_chart(data: str, seconds: Mapping[str, Mapping[int, Samples]], *, what: str = "an iteration takes") -> str:
+def programs_chart(
+    data: str, seconds: Mapping[str, Mapping[int, Samples]], *, quantity: str = "an iteration takes"
+) -> str:
     """Return a time by centroids: medians, and bars from minimum to maximum.
 
     Parameters
@@ -22,7 +24,7 @@ def programs_chart(data: str, seconds: Mapping[str, Mapping[int, Samples]], *, w
         Description of the data.
     seconds
         Seconds of each program, by the number of centroids.
-    what
+    quantity
         Description of the time.
     """
     with matplotlib.rc_context(charts.STYLE | {"axes.grid.axis": "both"}):
@@ -45,10 +47,10 @@ def programs_chart(data: str, seconds: Mapping[str, Mapping[int, Samples]], *, w
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration_text(value)))
         axes.minorticks_off()
         axes.set_xlabel("centroids")
-        axes.set_title(f"{data}: {what}")
+        axes.set_title(f"{data}: {quantity}")
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
         text = (
             f"{program}: {', '.join(f'{duration_text(each.median_s)} of {k:,}' for k, each in samples.items())}"
             for program, samples in seconds.items()
         )
-        return charts.standalone(charts.svg_of(drawing, "programs", f"{data}, {what}: {'; '.join(text)}"))
+        return charts.standalone(charts.svg_of(drawing, "programs", f"{data}, {quantity}: {'; '.join(text)}"))

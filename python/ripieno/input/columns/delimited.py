@@ -215,8 +215,8 @@ def _parsed(
         column, wrong = _without_separators(table[name], types.field(at).type, dialect)
         if wrong is not None:
             line, place = line_of(path, compression, begin, wrong + 1, dialect), dialect.unique_names.index(name)
-            what = _misfit_text(dialect, place, column[wrong].as_py(), str(types.field(at).type), hint)
-            raise InputError(f"{path}, line {line:,}, {what}")
+            misfit = _misfit_text(dialect, place, column[wrong].as_py(), str(types.field(at).type), hint)
+            raise InputError(f"{path}, line {line:,}, {misfit}")
         table = table.set_column(at, types.field(at), column)
     return table
 
@@ -352,8 +352,8 @@ def _misfit_text(dialect: Dialect, at: int, text: str, kind: str, hint: str) -> 
         hint = "; for a decimal comma, pass decimal=','"
     elif not hint and len(names) > 1:
         hint = IGNORE_HINT.format(name=names[at])
-    what = f"{found!r}{missing} is not {_KINDS.get(kind, kind)}"
-    return f"column {names[at]!r} ({at + 1} of {len(names)}): {what}{hint}"
+    misfit = f"{found!r}{missing} is not {_KINDS.get(kind, kind)}"
+    return f"column {names[at]!r} ({at + 1} of {len(names)}): {misfit}{hint}"
 
 
 def _is_numeric_type(kind: pa.DataType) -> bool:

@@ -89,9 +89,9 @@ class RowShare:
         for piece in self.pieces:
             if row < piece.row_count:
                 names = piece.file.column_names
-                what = f"{names[column]!r} ({column + 1} of {len(names)})" if names else column
+                name = f"{names[column]!r} ({column + 1} of {len(names)})" if names else column
                 number = row if piece.row_numbers is None else int(piece.row_numbers[row])
-                return f"{piece.file.describe(piece.start, number)}, column {what}"
+                return f"{piece.file.describe(piece.start, number)}, column {name}"
             row -= piece.row_count
         raise IndexError(row)
 

@@ -185,8 +185,8 @@ class _Column:
         if array.null_count:
             raise self._wrong(pc.index(pc.is_null(array), True).as_py() // values_per_row, "a null")
 
-    def _wrong(self, row: int, what: str) -> InputError:
-        return InputError(f"column {self._name!r}, row {self._row_count + row} of this rank: {what}")
+    def _wrong(self, row: int, problem: str) -> InputError:
+        return InputError(f"column {self._name!r}, row {self._row_count + row} of this rank: {problem}")
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -134,10 +134,10 @@ class _Survey(EngineJob):
         ]
         return sites, unreached
 
-    def _request(self, what: str, value: Any = None) -> list[Any]:
+    def _request(self, request: str, value: Any = None) -> list[Any]:
         for member in self.members:
-            try_send(member, what, value)
-        return self._replies(what)
+            try_send(member, request, value)
+        return self._replies(request)
 
 
 def _one_at_each_address(sites: Sequence[Site]) -> list[Site]:

@@ -142,8 +142,8 @@ class ScriptDriver:
         for event, number in self._supervisor.events:
             if event is Event.SUSPENDED:
                 pids = " ".join(str(self._ranks[rank].process.pid) for rank in self._supervisor.awaited)
-                what = f"all ranks of {self._script.target} that have not ended are stopped"
-                self._print(f"ripieno: {what}: resume them by kill -CONT {pids}, or interrupt this")
+                text = f"all ranks of {self._script.target} that have not ended are stopped"
+                self._print(f"ripieno: {text}: resume them by kill -CONT {pids}, or interrupt this")
                 continue
             assert number is not None, "all other events belong to a rank"
             name = name_of_rank(number, self._script)

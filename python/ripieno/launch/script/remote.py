@@ -45,8 +45,8 @@ def read_hosts(path: str) -> list[str]:
     hosts = [host for host in hosts if host]
     wrong = [host for host in hosts if host.startswith("-") or len(host.split()) > 1 or hosts.count(host) > 1]
     if wrong or not hosts:
-        what = f"{wrong[0]!r}" if wrong else "nothing"
-        raise InputError(f"hosts of {path}: expected the name of a host on each line, once each, found {what}")
+        found_text = f"{wrong[0]!r}" if wrong else "nothing"
+        raise InputError(f"hosts of {path}: expected the name of a host on each line, once each, found {found_text}")
     return hosts
 
 

@@ -215,7 +215,7 @@ public final class SparkPrograms {
         IntVector y = new IntVector("y", memory);
         Points columns = Points.ofDoubles(2);
         Points rows = Points.ofDoubles(2);
-        Communicator alone = Communicator.meet(0, 1, Communicator.newToken(), mine -> new String[] {mine})) {
+        Communicator alone = Communicator.connect(0, 1, Communicator.newToken(), mine -> new String[] {mine})) {
       for (int row = 0; row < 50; row++) {
         x.setSafe(row, row % 2 == 0 ? 0.25 * row : 100);
         y.setSafe(row, row);

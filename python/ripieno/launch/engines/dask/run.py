@@ -105,14 +105,14 @@ class DaskRun(Run):
         return f"{self._name}-{rank}"
 
     def _on_event(self, rank: int, event: tuple[float, Any]) -> None:
-        what = event[1]
-        if what == {"action": BEGUN, "key": self._key(rank)}:
+        message = event[1]
+        if message == {"action": BEGUN, "key": self._key(rank)}:
             self._has_begun(rank)
-        elif what == {"action": DISCONNECTED, "key": self._key(rank)}:
+        elif message == {"action": DISCONNECTED, "key": self._key(rank)}:
             self.failed(rank, f"its task on {self.places[rank]} has lost the connection to its launcher")
-        elif isinstance(what, dict) and what.get("action") == "remove-worker":
+        elif isinstance(message, dict) and message.get("action") == "remove-worker":
             unexpected = "its process ended, or its nanny has ended it"
-            why = "closed or retired on request" if what["expected"] else unexpected
+            why = "closed or retired on request" if message["expected"] else unexpected
             self.failed(rank, f"the worker {self.places[rank]} has left the cluster ({why})")
             self._left(rank)
 

@@ -84,7 +84,7 @@ class SparkEngine(Engine):
         )
         advice = (
             "set spark.authenticate=true with spark.network.crypto.enabled=true or spark.ssl.rpc.enabled=true, and "
-            "spark.io.encryption.enabled=true for what Spark spills to disks"
+            "spark.io.encryption.enabled=true for the data that Spark spills to disks"
         )
         return Handover(
             "in the closures of Spark's tasks", is_authenticated, tls or (is_authenticated and (aes or sasl)), advice
