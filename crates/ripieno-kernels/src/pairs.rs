@@ -85,7 +85,7 @@ pub fn weighted_differences(weights: &[f32], own: Matrix<f32>, all: Matrix<f32>,
 
 /// Contribution of a pair.
 trait PairKernel: Copy + Sync {
-    /// Whether the law reads dissimilarities and computes the error of the distances.
+    /// Whether the kernel reads dissimilarities and computes the error of the distances.
     const HAS_ERRORS: bool;
 
     /// Preprocess a dissimilarity.

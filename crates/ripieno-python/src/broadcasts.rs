@@ -266,7 +266,7 @@ impl ValueBuffer {
     /// Export the bytes as a buffer, which holds a reference to this object.
     ///
     /// # Safety
-    /// `view` must be a buffer that the interpreter wants filled.
+    /// `view` must be a buffer that the interpreter has passed to be filled.
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let (data, length) = (slf.value.as_ptr().cast_mut().cast(), slf.value.len() as ffi::Py_ssize_t);
         // SAFETY: the memory stays in place while this object lives. The view is read-only and holds a reference to the

@@ -32,7 +32,7 @@ impl Memory {
     /// Export the bytes as a buffer, which holds a reference to this object.
     ///
     /// # Safety
-    /// `view` must be a buffer that the interpreter wants filled.
+    /// `view` must be a buffer that the interpreter has passed to be filled.
     unsafe fn __getbuffer__(mut slf: PyRefMut<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let bytes = slf.buffer.bytes_mut();
         let (data, length) = (bytes.as_mut_ptr().cast(), bytes.len() as ffi::Py_ssize_t);

@@ -31,7 +31,7 @@ const MAX_BLOCK_ROWS: usize = 1024;
 pub(super) const WIDTH: usize = PanelLine::LEN;
 /// Time of a pass relative to a pass over f32 without bounds: over bytes, and with bounds that exclude everything.
 const BYTES_COST: f64 = 0.33;
-const LEAST_COST: f64 = 0.15;
+const COST_MIN: f64 = 0.15;
 /// A pass may take this many times as long with bounds as without, since it renews some bounds.
 const WORTH_OF_BOUNDS: f64 = 1.2;
 /// Number of passes in which new bounds must save more than they cost.
@@ -272,7 +272,7 @@ impl BoundsKind {
             BoundsKind::Pairs(_) => PAIR_COST,
             BoundsKind::Groups(_) => 1.1,
         };
-        LEAST_COST + pair_cost * needed
+        COST_MIN + pair_cost * needed
     }
 
     /// Return the expected time of a pass that compares all pairs and computes bounds, relative to a pass over f32.

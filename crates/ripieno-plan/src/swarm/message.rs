@@ -27,7 +27,7 @@ pub struct SilentSource {
 /// Messages between members and the tracker, and between members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SwarmMessage {
-    /// To the tracker: the sender wants the value.
+    /// To the tracker: the sender requests the value.
     Join,
     /// To a tracker that takes over: the sender reports its blocks.
     Rejoin {

@@ -187,7 +187,7 @@ pub(super) struct AllRuns<'a> {
     pub fabric: &'a mut dyn Fabric,
     pub recorder: &'a mut Recorder,
     pub in_flight: &'a mut InFlightRuns,
-    /// Returns whether the caller wants to stop.
+    /// Returns whether the caller has requested to stop.
     pub until: &'a dyn Fn() -> bool,
     /// Whether the program itself waits for the runs.
     pub is_awaited: bool,

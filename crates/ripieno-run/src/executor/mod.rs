@@ -81,7 +81,7 @@ pub struct RunTraffic {
     pub elapsed_ns: u64,
 }
 
-/// Called after each sleep of a rank. Returns whether the user wants to stop waiting.
+/// Called after each sleep of a rank. Returns whether the user has interrupted the wait.
 pub type InterruptCheck = Box<dyn FnMut() -> bool + Send>;
 
 /// Runs the blocking section exactly once. Meanwhile the caller can release resources that other threads need.

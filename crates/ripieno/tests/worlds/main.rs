@@ -56,8 +56,8 @@ impl WorldCounts {
 }
 
 /// Seeds of worlds that have violated a condition. In the first five, hubs on separated hosts declare different ranks
-/// lost. In the sixth, a hub dies before all ranks know that all have joined. In the last, the other ranks do not hear
-/// one rank, continue without it, and end shortly after it has begun an agreement.
+/// lost. In the sixth, a hub dies before all ranks know that all have joined. In the last, the other ranks receive
+/// nothing from one rank, continue without it, and end shortly after it has begun an agreement.
 const FORMER_FAILURES: [u64; 7] = [7748, 11373, 16742, 17028, 18088, 19630, 1_012_227];
 /// Number of worlds with violated conditions after which the test ends.
 const FAILURES_MAX: usize = 10;

@@ -1,7 +1,7 @@
 //! Survivor agreement: decides which ranks of a failed world continue together.
 //!
-//! Every rank that wants to continue *begins*: it offers the address at which the other ranks can reach it in the next
-//! world. The lowest rank that answers is the leader. The leader asks all other ranks to join its ballot. It waits
+//! Every rank whose program calls `shrink` *begins*: it offers the address at which the other ranks can reach it in the next
+//! world. The lowest rank that answers is the leader. The leader requests all other ranks to join its ballot. It waits
 //! until each rank has begun, has ended, is silent or is late. Then it proposes the set of excluded ranks. It decides
 //! once all remaining ranks have accepted.
 //!
@@ -65,7 +65,7 @@ impl AgreementTimeouts {
 /// An input of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgreementEvent {
-    /// The rank wants to continue with the survivors and is reachable at `address`.
+    /// The program has called `shrink`, and the rank is reachable at `address`.
     Begin {
         /// Address of the rank in the next world.
         address: String,

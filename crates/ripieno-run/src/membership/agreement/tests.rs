@@ -214,7 +214,7 @@ fn an_isolated_rank_gives_up_within_a_few_timeouts() {
 fn a_rank_does_not_continue_alone_after_ranks_that_did_not_answer_end() {
     for (queried_for, continues) in [(Duration::from_millis(100), true), (Duration::from_millis(600), false)] {
         let mut ranks = AgreementRanks::new(3, false);
-        // Ranks 1 and 2 continue without rank 0, which they do not hear, and end soon after it has begun.
+        // Ranks 1 and 2 continue without rank 0, which does not reach them, and end soon after it has begun.
         ranks.unreachable = vec![1, 2];
         ranks.begin(0);
         ranks.pass(queried_for);

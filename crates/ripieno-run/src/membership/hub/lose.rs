@@ -33,8 +33,8 @@ impl Hub {
         }
     }
 
-    /// Handle the loss of a rank that another hub has declared. A hub that was declared lost itself hears it from the
-    /// declaring hub.
+    /// Handle the loss of a rank that another hub has declared. A hub that was itself declared lost receives
+    /// the declaration from the other hub.
     pub(super) fn note_loss(&mut self, failure: JobFailure) -> Vec<MembershipOutput> {
         match failure {
             JobFailure::RankFailed { rank, .. } if rank < self.members.len() && rank != self.own => {

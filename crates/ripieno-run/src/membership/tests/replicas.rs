@@ -185,7 +185,7 @@ fn a_replica_that_left_is_not_needed_while_another_runs() {
 #[test]
 fn the_next_hub_learns_the_losses_that_a_separated_hub_declared() {
     let mut world = MembershipWorld::replicated(6, 2);
-    // Rank 4 hears both hubs, which do not hear each other.
+    // Rank 4 is connected to both hubs, which are not connected to each other.
     world.frozen.push(0);
     let message = MembershipMessage::Lost(rank_failed(2, &[], "no heartbeat for 1.2 s"));
     world.event(4, MembershipEvent::Received { peer: 0, message });

@@ -13,7 +13,7 @@ const WAVE_BYTES: u64 = 16 << 20;
 /// Default for the minimum number of waves. Only the first wave cannot overlap with merging.
 const WAVE_COUNT: NonZeroU64 = NonZeroU64::new(4).unwrap();
 /// Smallest wave that [`Regroup::wave_count`] may cause. Merging a smaller wave takes less time than one more message.
-const LEAST_WAVE_BYTES: u64 = 256 << 10;
+const WAVE_BYTES_MIN: u64 = 256 << 10;
 /// Default for the largest eager block. The links can buffer blocks of this size.
 const EAGER_BYTES: usize = 64 << 10;
 /// Default for the number of large blocks in flight to a rank. The grants of the next blocks overlap with transfers.
@@ -70,7 +70,7 @@ impl Regroup {
 
     /// Return the bytes that a rank receives in a wave if no rank receives more than `max_bytes` in total.
     pub(super) fn wave_bytes_of(&self, max_bytes: u64) -> u64 {
-        max_bytes.div_ceil(self.wave_count.get()).max(LEAST_WAVE_BYTES).min(self.wave_bytes)
+        max_bytes.div_ceil(self.wave_count.get()).max(WAVE_BYTES_MIN).min(self.wave_bytes)
     }
 }
 
