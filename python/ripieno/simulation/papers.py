@@ -53,7 +53,7 @@ all` all figures that are not measured. As root, `ripieno reproduce all --measur
 generates this page.
 
 Figures 15 and 16 of SPIDAL, K-means next to Spark and Flink, need these engines: `benches/run.py jvm --case kmeans`
-measures both. The page [Java, Scala, Spark ML](jvm.md#cost) has times of single iterations. Not reproduced are
+measures both. [Java and Spark ML](benchmarks.md#java-and-spark-ml) has times of single iterations. Not reproduced are
 Spark's figures 3, 10 and 12. Figures 3 and 10 are times of whole jobs: they depend on how computation scales with
 nodes, and hosts that one machine emulates share its cores. Spark-figure-4, spark-figure-11 and spark-table-2 have the
 broadcasts of these jobs. Figure 12 compares two types of rented machines, whose rates the paper does not state.
