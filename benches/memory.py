@@ -96,7 +96,7 @@ def _allocations(loop: Callable[[], object]) -> float:
     loop()
     before = count()
     loop()
-    return (count() - before) / timing.MOST_SEPARATE_CALLS
+    return (count() - before) / timing.SEPARATE_CALL_COUNT_MAX
 
 
 def _extra_bytes(call: Callable[[], object]) -> int:

@@ -236,7 +236,7 @@ def test_scripts_that_no_configmap_takes_are_refused(tmp_path, capsys):
         (
             "large.py",
             b"#" * (1 << 20) + b"\n",
-            "large.py has 1048577 bytes, and what comes with a manifest at most 1048576",
+            "large.py has 1048577 bytes, and a script in a manifest may have at most 1048576",
         ),
         ("latin.py", b"# \xe4\n", "latin.py: expected text in UTF-8; put it into the image and use --script-in-image"),
         ("my train.py", b"", "'my train.py': the name of a script that comes with the manifest may have letters"),

@@ -200,8 +200,8 @@ def test_a_single_worker_copies_no_array(world):
 
 
 def test_a_single_worker_runs_the_callers_own_function_and_returns_its_own_object(world):
-    heard, lock = [], threading.Lock()
-    assert world(1).run(lambda comm: (heard.append(comm.rank), lock)[1]) == [lock] and heard == [0]
+    received, lock = [], threading.Lock()
+    assert world(1).run(lambda comm: (received.append(comm.rank), lock)[1]) == [lock] and received == [0]
 
 
 def mapped(comm, views):
@@ -259,12 +259,12 @@ def test_workers_share_the_cores(world):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_events_reach_the_caller_with_their_rank(workers):
-    heard = []
-    with rp.launch(workers=workers, on_event=heard.append) as job:
+    received = []
+    with rp.launch(workers=workers, on_event=received.append) as job:
         job.run(lambda comm: [comm.emit({"step": step}) for step in range(3)])
 
     for rank in range(workers):
-        assert [event for event in heard if event["rank"] == rank] == [{"rank": rank, "step": s} for s in range(3)]
+        assert [event for event in received if event["rank"] == rank] == [{"rank": rank, "step": s} for s in range(3)]
 
 
 def test_events_are_sent_only_while_a_callback_is_set():
@@ -857,18 +857,18 @@ def test_waiting_threads_are_notified_when_the_job_is_closed():
 
 
 def test_each_thread_receives_the_events_of_its_own_programs():
-    heard = {name: [] for name in range(3)}
+    received = {name: [] for name in range(3)}
 
     def fit(name):
         for _ in range(5):
-            with job.report_to(heard[name].append):
+            with job.report_to(received[name].append):
                 job.run(lambda comm, name: comm.emit({"of": name}), name)
 
     with rp.launch(workers=2) as job, ThreadPoolExecutor(3) as pool:
-        list(pool.map(fit, heard))
+        list(pool.map(fit, received))
 
-    assert {name: {event["of"] for event in events} for name, events in heard.items()} == {n: {n} for n in range(3)}
-    assert all(len(events) == 10 for events in heard.values())
+    assert {name: {event["of"] for event in events} for name, events in received.items()} == {n: {n} for n in range(3)}
+    assert all(len(events) == 10 for events in received.values())
 
 
 def test_estimators_of_several_threads_share_a_job():
@@ -1291,57 +1291,57 @@ def test_an_exception_of_a_signal_handler_in_a_collective_reaches_the_caller(wor
         world(2).run(waits_until_a_signal)
 
 
-class Heard(Exception):
+class Signalled(Exception):
     """Raised by the handler of a signal."""
 
 
 @pytest.fixture
-def heard_signal() -> Iterator[int]:
+def raising_signal() -> Iterator[int]:
     """Provide a signal with a handler that raises, and threads that run until they wait."""
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        raise Heard
+    def raise_signalled(number: int, frame: FrameType | None) -> None:
+        raise Signalled
 
-    before, interval_s = signal.signal(signal.SIGUSR1, hear), sys.getswitchinterval()
+    before, interval_s = signal.signal(signal.SIGUSR1, raise_signalled), sys.getswitchinterval()
     sys.setswitchinterval(60.0)
     yield signal.SIGUSR1
     sys.setswitchinterval(interval_s)
     signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_signal_that_another_thread_gets_just_before_a_wait_ends_it(heard_signal):
+def test_a_signal_that_another_thread_gets_just_before_a_wait_ends_it(raising_signal):
     waits = threading.Event()
 
     def get_signal() -> None:
         # This thread continues once the main thread has nothing to do but the wait.
         waits.wait()
-        signal.pthread_kill(threading.get_ident(), heard_signal)
+        signal.pthread_kill(threading.get_ident(), raising_signal)
 
     thread = threading.Thread(target=get_signal)
     with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
         thread.start()
         begin = time.monotonic()
         waits.set()
-        with pytest.raises(Heard):
+        with pytest.raises(Signalled):
             ready(30.0)
         assert time.monotonic() - begin < under_load(10.0)
     thread.join()
 
 
 def test_signals_that_raise_nothing_are_passed_on_and_leave_the_wait_to_its_caller():
-    heard, written = os.pipe2(os.O_NONBLOCK)
+    wakeups, written = os.pipe2(os.O_NONBLOCK)
     handler, outer = signal.signal(signal.SIGUSR1, lambda *_: None), signal.set_wakeup_fd(written)
     try:
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             os.kill(os.getpid(), signal.SIGUSR1)
             assert ready(30.0) == []
-            assert os.read(heard, 10) == bytes([signal.SIGUSR1])
+            assert os.read(wakeups, 10) == bytes([signal.SIGUSR1])
             assert ready(0.0) == []
         assert signal.set_wakeup_fd(outer) == written
     finally:
         signal.set_wakeup_fd(outer)
         signal.signal(signal.SIGUSR1, handler)
-        os.close(heard)
+        os.close(wakeups)
         os.close(written)
 
 

@@ -87,7 +87,7 @@ def test_adding_rows_copies_only_the_added_rows(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: rp.Table({1: np.ones(2)}).add(1, np.ones(3)), r"partition 1: shape \(3,\) .* and shape \(2,\)"),
         (lambda: rp.Table({1: np.ones(2)}).add(1, np.ones(2, int)), "partition 1: .*int64 and .*float64"),
@@ -107,8 +107,8 @@ def test_adding_rows_copies_only_the_added_rows(monkeypatch):
         (lambda: rp.Table({1: np.ones(2)}, lambda a, b: a[:1]).add(1, np.ones(2)), "<lambda>: returned shape"),
     ],
 )
-def test_mismatched_input_is_rejected(make, said):
-    with pytest.raises(rp.InputError, match=said):
+def test_mismatched_input_is_rejected(make, message):
+    with pytest.raises(rp.InputError, match=message):
         make()
 
 
@@ -210,7 +210,7 @@ def test_bytes_match_the_arrays(world):
 
 def refused(comm):
     table = rp.Table({1: np.ones(2)})
-    for call, said in (
+    for call, message in (
         (lambda: comm.allreduce(table, "max"), "op='max': this table combines by sum"),
         (lambda: comm.allreduce(rp.Table({1: np.ones(2)}, "max"), "sum"), "op='sum': this table combines by max"),
         (lambda: comm.allreduce(table, out=np.ones(2)), "out=.*: has no effect on Table"),
@@ -222,7 +222,7 @@ def refused(comm):
         (lambda: comm.regroup(table, partitioner=lambda ids: ids * 0.5), "returned .* dtype float64 for 1 keys"),
         (lambda: comm.regroup({1: np.ones(2)}), "regroup of a dict"),
     ):
-        with pytest.raises(rp.InputError, match=said):
+        with pytest.raises(rp.InputError, match=message):
             call()
     return comm.allreduce(1)
 
@@ -232,7 +232,7 @@ def test_missing_columns_are_rejected_and_nothing_is_sent(world):
 
 
 def mismatches(comm):
-    said = []
+    messages = []
     for call in (
         lambda: comm.allreduce(rp.Table({1: np.ones(2)}, "sum" if comm.rank else "max")),
         lambda: comm.regroup(rp.Table({1: np.ones(2)}), partitioner=None if comm.rank else np.abs),
@@ -240,8 +240,8 @@ def mismatches(comm):
     ):
         with pytest.raises(rp.CollectiveMismatch) as caught:
             call()
-        said.append(str(caught.value))
-    return said
+        messages.append(str(caught.value))
+    return messages
 
 
 def test_ranks_that_differ_are_reported_on_every_rank(world):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PAIR_COUNT = 3
 SHORT_BYTES = 8
 #: Minimum and maximum size of a long message, and the number of long messages that must fit into the budget.
-LEAST_BYTES, MOST_BYTES, CALL_COUNT = 64 << 10, 4 << 20, 8
+BYTES_MIN, BYTES_MAX, CALL_COUNT = 64 << 10, 4 << 20, 8
 #: Size of the vector that is added and copied, and the share of the budget for it.
 VECTOR_BYTES, VECTOR_SHARE = 1 << 20, 0.1
 #: Rounds of exchanges of all pairs over uplinks.
@@ -111,7 +111,7 @@ def _exchanges(comm: Costs, pair: Pair, budget_s: float) -> tuple[float, float]:
     if pair_comm is not None:
         costs[0] = _seconds(pair_comm, SHORT_BYTES, budget_s / 4)
         # These exchanges also let a new connection reach its full speed.
-        rough_bytes_per_s = LEAST_BYTES / _seconds(pair_comm, LEAST_BYTES, budget_s / 4)
+        rough_bytes_per_s = BYTES_MIN / _seconds(pair_comm, BYTES_MIN, budget_s / 4)
         size = _fitting(rough_bytes_per_s, budget_s / 2)
         costs[1] = size / _seconds(pair_comm, size, budget_s / 2)
         pair_comm.close()
@@ -121,7 +121,7 @@ def _exchanges(comm: Costs, pair: Pair, budget_s: float) -> tuple[float, float]:
 
 def _fitting(bytes_per_s: float, budget_s: float) -> int:
     """Return the size of a long message in bytes."""
-    return int(min(MOST_BYTES, max(LEAST_BYTES, budget_s * bytes_per_s / CALL_COUNT)))
+    return int(min(BYTES_MAX, max(BYTES_MIN, budget_s * bytes_per_s / CALL_COUNT)))
 
 
 def _seconds(pair_comm: Costs, size_bytes: int, budget_s: float) -> float:

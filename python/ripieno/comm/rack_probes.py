@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Pair = tuple[int, int]
 #: Bytes of a probe in the first rounds, and limits for later probes.
-FIRST_BYTES, LEAST_BYTES, MOST_BYTES = 128 << 10, 32 << 10, 256 << 20
+FIRST_BYTES, BYTES_MIN, BYTES_MAX = 128 << 10, 32 << 10, 256 << 20
 #: Rounds after which the link rates of hosts are known well enough.
 FIRST_ROUNDS = 2
 #: Short calls, after which the links between ranks of a host have timed a cache line several times.
@@ -70,7 +70,7 @@ def _searched(comm: Costs, leaders: list[int], round_s: float) -> Racks:
         fastest = max(fastest, *rates)
         number += 1
         if number >= FIRST_ROUNDS:
-            size_bytes = int(min(MOST_BYTES, max(LEAST_BYTES, fastest * round_s)))
+            size_bytes = int(min(BYTES_MAX, max(BYTES_MIN, fastest * round_s)))
         try:
             pairs = rack_search.send(rates)
         except StopIteration as end:

@@ -9,7 +9,7 @@ from ripieno.lab import Lab
 with Lab(racks=2, hosts=4, rate="100mbit", uplink="200mbit") as lab:
     code = lab.run([sys.executable, "program.py"])
 
-Needs Linux, root, iproute2, and of the kernel veth, bridge and tbf.
+It needs Linux, root, iproute2, and the kernel modules veth, bridge and sch_tbf.
 """
 
 from ripieno.lab.cluster_spec import ClusterSpec, LabHost

@@ -62,8 +62,8 @@ def _varies_the_engine_alone(item: pytest.Item) -> bool:
 def _engine(item: pytest.Item) -> str:
     """Return the engine of a test, from a fixture or parameter that names one; else its file."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    asked = {*getattr(item, "fixturenames", ()), *(each for each in parameters if isinstance(each, str))}
-    return next((engine for fixture, engine in ENGINES.items() if fixture in asked), item.path.stem)
+    requested = {*getattr(item, "fixturenames", ()), *(each for each in parameters if isinstance(each, str))}
+    return next((engine for fixture, engine in ENGINES.items() if fixture in requested), item.path.stem)
 
 
 @pytest.fixture(scope="session")

@@ -60,10 +60,10 @@ def strict(schema: Any) -> Any:
 
 def _unpacked(module: str) -> Path:
     done = subprocess.run(["go", "mod", "download", "-json", module], capture_output=True, text=True, check=False)
-    said = json.loads(done.stdout or "{}")
-    if "Dir" not in said:
-        sys.exit(f"go mod download {module}: {said.get('Error') or done.stderr.strip()}")
-    return Path(said["Dir"])
+    answer = json.loads(done.stdout or "{}")
+    if "Dir" not in answer:
+        sys.exit(f"go mod download {module}: {answer.get('Error') or done.stderr.strip()}")
+    return Path(answer["Dir"])
 
 
 def _custom(definition: dict[str, Any]) -> Any:

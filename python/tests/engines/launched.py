@@ -108,8 +108,8 @@ def ranks_that_outlive_their_launcher(options: str, how: signal.Signals, thread:
     variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-c", DRIVER, options, thread]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) as driver:
-        said = (line.removeprefix("pid ") for line in driver.stdout if line.startswith("pid "))
-        pids = [int(next(said)), int(next(said))]
+        pid_lines = (line.removeprefix("pid ") for line in driver.stdout if line.startswith("pid "))
+        pids = [int(next(pid_lines)), int(next(pid_lines))]
         driver.send_signal(how)
     assert len({*pids}) == 2
     return [pid for pid in pids if not gone_within(within_s, [pid])]

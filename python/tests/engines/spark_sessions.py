@@ -155,13 +155,13 @@ def _daemon(daemons: list[subprocess.Popen[str]], folder: Path, arguments: list[
         text=True,
     )
     daemons.append(daemon)
-    said = []
+    lines = []
     for line in daemon.stderr:
-        said.append(line)
+        lines.append(line)
         if until in line:
             threading.Thread(target=daemon.stderr.read, daemon=True).start()
             return line
-    raise RuntimeError(f"{arguments[0]} ended before it was ready:\n{''.join(said[-20:])}")
+    raise RuntimeError(f"{arguments[0]} ended before it was ready:\n{''.join(lines[-20:])}")
 
 
 def _wait(process: subprocess.Popen) -> None:

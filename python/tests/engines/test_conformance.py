@@ -178,9 +178,9 @@ def test_events_arrive_in_order_with_their_rank(engine: TestedEngine):
     engine.job().run(programs.emit, 20)
 
     for rank in range(SLOTS):
-        heard = [event for event in engine.events if event["rank"] == rank]
-        assert [event["step"] for event in heard] == list(range(20))
-        assert all((event["array"] == event["step"]).all() for event in heard)
+        received = [event for event in engine.events if event["rank"] == rank]
+        assert [event["step"] for event in received] == list(range(20))
+        assert all((event["array"] == event["step"]).all() for event in received)
 
 
 def test_a_dashboard_shows_the_work_of_every_rank(engine: TestedEngine):

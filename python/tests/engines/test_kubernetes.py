@@ -134,11 +134,11 @@ def test_pods_find_each_other_once_rank_0_has_a_name(lab, tmp_path, words):
     # No pod, including rank 0, can resolve rank 0 until all have queried it.
     names = name_service(lab, gang, lambda clients: len(clients) == WORKERS)
     with names, running(lab, gang, lab.hosts[2].address, tmp_path) as children:
-        said = [child.communicate(timeout=60) for child in children]
+        outputs = [child.communicate(timeout=60) for child in children]
 
     assert names.denied >= WORKERS and list(names.clients) == [gang[0].domain_name]
-    assert [child.returncode for child in children] == [0] * WORKERS, said
-    for rank, (out, err) in enumerate(said):
+    assert [child.returncode for child in children] == [0] * WORKERS, outputs
+    for rank, (out, err) in enumerate(outputs):
         racks = ["zone-0", "zone-0", "zone-1", "zone-1"]
         assert (out, err) == (f"{rank} 4 {racks} 6.0 6.0 ['$(RANK)', 'a b']\n", "")
 
@@ -167,11 +167,11 @@ def test_a_pod_of_another_attempt_does_not_join(lab, tmp_path):
     gang = [*new[:3], old[3]]
 
     with name_service(lab, gang), running(lab, gang, lab.hosts[2].address, tmp_path) as children:
-        said = [child.communicate(timeout=60)[1] for child in children]
+        outputs = [child.communicate(timeout=60)[1] for child in children]
 
     assert [child.returncode for child in children] == [1] * WORKERS
-    assert "their tokens differ" in said[3]
-    assert "calls came with another token" in said[0]
+    assert "their tokens differ" in outputs[3]
+    assert "calls came with another token" in outputs[0]
 
 
 def test_the_commands_of_the_page_run(tmp_path):

@@ -150,8 +150,8 @@ def test_ranks_of_torchrun_connect_without_its_store(folder):
     need("torchrun")
     done = run(f"torchrun {TORCHRUN_OPTIONS} --no_python --nproc_per_node 2 ripieno run train.py", RIPIENO_TOKEN=TOKEN)
 
-    said = [line.partition(":")[2] for line in done.stdout.splitlines()]
-    assert sorted(said) == launched.expected(2), done.stderr
+    lines = [line.partition(":")[2] for line in done.stdout.splitlines()]
+    assert sorted(lines) == launched.expected(2), done.stderr
 
 
 @pytest.mark.parametrize(("how", "thread"), launched.ENDS)

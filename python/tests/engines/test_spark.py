@@ -144,11 +144,11 @@ def test_jobs_run_concurrently_with_each_other_and_with_jobs_of_spark(spark_loca
 
 
 def test_an_interrupt_ends_the_ranks_at_any_time(spark_local):
-    heard = []
+    received = []
 
     def interrupt_when_all_are_there(event):
-        heard.append(event["pid"])
-        if len(heard) == 4:
+        received.append(event["pid"])
+        if len(received) == 4:
             os.kill(os.getpid(), signal.SIGINT)
 
     job = rp.launch(engine="spark", on_event=interrupt_when_all_are_there)
@@ -156,7 +156,7 @@ def test_an_interrupt_ends_the_ranks_at_any_time(spark_local):
         job.run(programs.compute)
 
     assert comes_true(lambda: programs.running(spark_local) == 0, PROMPT_S)
-    assert comes_true(lambda: not any(Path(f"/proc/{pid}").exists() for pid in heard), PROMPT_S)
+    assert comes_true(lambda: not any(Path(f"/proc/{pid}").exists() for pid in received), PROMPT_S)
     assert _works_again()
 
 

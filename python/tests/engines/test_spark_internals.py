@@ -101,6 +101,6 @@ def test_missing_classes_of_the_jvm_are_reported_with_its_version(spark_local, c
     missing, why = MISSING[case]
     spark = spark_local.sparkContext
 
-    said = rf"^Spark {spark.version} lacks internals that ripieno .* uses \(.*{why}.*\)"
-    with pytest.raises(EngineError, match=said), internals._naming_version(spark):
+    message = rf"^Spark {spark.version} lacks internals that ripieno .* uses \(.*{why}.*\)"
+    with pytest.raises(EngineError, match=message), internals._naming_version(spark):
         missing(spark)

@@ -46,9 +46,9 @@ def test_the_python_of_the_page_runs(spark_local, capfd):
     for block in blocks("python"):
         exec(compile(block, "spark.md", "exec"), space)
 
-    said = capfd.readouterr().out
-    assert "[499.5, 499.5, 499.5, 499.5]\n[0, 1, 2, 3]\n" in said
-    assert "avg(x)" in said
+    output = capfd.readouterr().out
+    assert "[499.5, 499.5, 499.5, 499.5]\n[0, 1, 2, 3]\n" in output
+    assert "avg(x)" in output
 
 
 # The packages come from an index, and venv-pack is an external tool.

@@ -45,15 +45,15 @@ def test_the_commands_of_the_page_print_its_output(environment, mini_hadoop: had
         name = block.partition("\n")[0].removeprefix("# ")
         (tmp_path / name).write_text(block)
 
-    said = ""
+    output = ""
     for command in launched.commands(PAGE):
         done = subprocess.run(
             ["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=RUN_S
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        said += done.stdout
+        output += done.stdout
 
-    assert all(block in said for block in launched.blocks(PAGE, "text")), said
+    assert all(block in output for block in launched.blocks(PAGE, "text")), output
     files = mini_hadoop.files
     assert [Path(name).name for name in files.ls("/labels", detail=False)] == [f"part-{i:05}.npy" for i in range(4)]
     assert "/model/centroids.npy" in files.ls("/model", detail=False)

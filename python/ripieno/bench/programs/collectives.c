@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { APART_BYTES = 64 << 10, BATCH_COUNT = 5, MOST_CALLS_OF_BATCH = 5000, MOST_CALLS_APART = 50 };
+enum { SEPARATE_BYTES_MIN = 64 << 10, BATCH_COUNT = 5, BATCH_CALL_COUNT_MAX = 5000, SEPARATE_CALL_COUNT_MAX = 50 };
 
 typedef struct {
   float *main, *into;
@@ -177,11 +177,11 @@ static void measure(void (*call)(Vectors *), Vectors *v, const char *word, doubl
     return;
   }
   if (apart) {
-    for (int left = fitting(budget, once, MOST_CALLS_APART); left > 0; left--) report(word, batch(call, v, 1));
+    for (int left = fitting(budget, once, SEPARATE_CALL_COUNT_MAX); left > 0; left--) report(word, batch(call, v, 1));
     return;
   }
-  double many = batch(call, v, fitting(budget / BATCH_COUNT, once, MOST_CALLS_OF_BATCH));
-  int call_count = fitting(budget / BATCH_COUNT, many, MOST_CALLS_OF_BATCH);
+  double many = batch(call, v, fitting(budget / BATCH_COUNT, once, BATCH_CALL_COUNT_MAX));
+  int call_count = fitting(budget / BATCH_COUNT, many, BATCH_CALL_COUNT_MAX);
   for (int b = 0; b < BATCH_COUNT; b++) report(word, batch(call, v, call_count));
 }
 
@@ -194,7 +194,7 @@ static void run(const char *word, double budget) {
   COLLECTIVES[c].call(&v);
   require(COLLECTIVES[c].right(&v), "wrong result", word);
   memset(v.main, 0, 4 * v.count); /* sums of zeros stay finite in any number of calls */
-  measure(COLLECTIVES[c].call, &v, word, budget, bytes >= APART_BYTES);
+  measure(COLLECTIVES[c].call, &v, word, budget, bytes >= SEPARATE_BYTES_MIN);
   free(v.main);
   free(v.into);
 }

@@ -40,7 +40,7 @@ BLOCK_COLLECTIVES = ("allgather", "gather", "scatter")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 SEPARATE_BYTES = 64 << 10
 BATCH_COUNT = 5
-MOST_CALLS_OF_BATCH, MOST_SEPARATE_CALLS = 5000, 50
+BATCH_CALL_COUNT_MAX, SEPARATE_CALL_COUNT_MAX = 5000, 50
 
 
 class TimedRank(Protocol):
@@ -175,12 +175,12 @@ def measure(world: TimedRank, call: Callable[[], object], budget_s: float, *, ap
         yield once_s
         return
     if apart:
-        for _ in range(_fitting(budget_s, once_s, MOST_SEPARATE_CALLS)):
+        for _ in range(_fitting(budget_s, once_s, SEPARATE_CALL_COUNT_MAX)):
             yield _batch(world, call, 1)
         return
     batch_s = budget_s / BATCH_COUNT
-    many_s = _batch(world, call, _fitting(batch_s, once_s, MOST_CALLS_OF_BATCH))
-    count = _fitting(batch_s, many_s, MOST_CALLS_OF_BATCH)
+    many_s = _batch(world, call, _fitting(batch_s, once_s, BATCH_CALL_COUNT_MAX))
+    count = _fitting(batch_s, many_s, BATCH_CALL_COUNT_MAX)
     for _ in range(BATCH_COUNT):
         yield _batch(world, call, count)
 

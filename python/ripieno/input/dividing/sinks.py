@@ -29,14 +29,14 @@ class LineSink(UnframedSink):
     def __init__(self, file: IO[bytes], head: bytes = b"") -> None:
         self._file = file
         self._file.write(head)
-        self._ends = True
+        self._ends_with_newline = True
 
     def write(self, records: bytes) -> None:
         """Append records."""
-        if not self._ends:
+        if not self._ends_with_newline:
             self._file.write(b"\n")
         self._file.write(records)
-        self._ends = records.endswith(b"\n")
+        self._ends_with_newline = records.endswith(b"\n")
 
 
 class BinarySink(UnframedSink):

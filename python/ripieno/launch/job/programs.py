@@ -99,7 +99,7 @@ class Returned:
     value
         Return value of the program.
     failure
-        Why the communicator is unusable, if it is.
+        The failure that made the communicator unusable, if any.
     was_known
         Whether the program continued after that failure, or after closing the communicator itself.
     without
