@@ -119,6 +119,6 @@ def check_script(name: str, text: str) -> None:
     size = len(text.encode())
     if size > CONFIG_MAP_BYTES_MAX:
         raise InputError(
-            f"{name} has {size} bytes, and a script in a manifest may have at most {CONFIG_MAP_BYTES_MAX} (a ConfigMap): "
-            "put it into the image and use --script-in-image"
+            f"{name} has {size} bytes, and a script in a manifest may have at most {CONFIG_MAP_BYTES_MAX} (a "
+            "ConfigMap): put it into the image and use --script-in-image"
         )
