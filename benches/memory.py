@@ -83,7 +83,7 @@ def main() -> None:
         vectors.main.fill(0)
         call = world.call(collective, vectors, algorithm)
         extra_bytes = world.slowest(_extra_bytes(call))
-        loop = partial(world.timed, collective, vectors, algorithm, FOREVER_S, apart=True)
+        loop = partial(world.timed, collective, vectors, algorithm, FOREVER_S, separate=True)
         allocations = world.slowest(_allocations(loop))
         if world.rank == 0:
             print(allocations, extra_bytes, flush=True)

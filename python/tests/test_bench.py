@@ -181,8 +181,8 @@ def test_the_loop_makes_as_many_calls_as_fit_and_one_at_least():
         slowest = staticmethod(lambda seconds: 0.01)
 
     calls = []
-    assert len(list(timing.measure(SingleRank(), lambda: calls.append(1), 0.1, apart=True))) == 10
-    assert list(timing.measure(SingleRank(), lambda: calls.append(1), 0.001, apart=True)) == [0.01]
+    assert len(list(timing.measure(SingleRank(), lambda: calls.append(1), 0.1, separate=True))) == 10
+    assert list(timing.measure(SingleRank(), lambda: calls.append(1), 0.001, separate=True)) == [0.01]
 
 
 def test_limits_follow_from_bytes():

@@ -28,7 +28,7 @@ from ripieno.launch.engine.contract import EngineJob, _own_folders
 from ripieno.launch.job import programs
 from ripieno.launch.job.inline import single_rank
 from ripieno.launch.job.programs import EventOptions, ProgramCall, RunRequest
-from ripieno.launch.job.stand_ins import Here
+from ripieno.launch.job.stand_ins import RankValue
 from ripieno.launch.process import running
 from ripieno.launch.process.channel import ConnectionClosed
 from ripieno.wire import packing
@@ -644,7 +644,7 @@ def test_ranks_may_connect_by_the_engine_before_they_join(listening):
     for _, channel in joined:
         channel.send("welcome")
         assert [channel.receive(EVENT_TIMEOUT_S)[0] for _ in range(2)] == ["query-address", "ready"]
-        call = ProgramCall(lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),))
+        call = ProgramCall(lambda comm, mine: (mine, comm.allreduce(1)), (RankValue("mine"),))
         channel.send("run", RunRequest(call, EventOptions(False), False, None))
     assert [channel.receive(EVENT_TIMEOUT_S) for _, channel in joined] == [("result", (10, 2)), ("result", (11, 2))]
     for _, channel in joined:

@@ -137,7 +137,7 @@ def regroup_with_label(comm) -> tuple:
     return block.label, block.values.dtype.name, block.values.shape[1:], len(block.keys[0]) - 1
 
 
-def test_a_rank_without_rows_takes_form_and_label_of_the_others(world):
+def test_a_rank_without_rows_takes_schema_and_label_of_the_others(world):
     found = world(3).run(regroup_with_label)
 
     assert {each[:3] for each in found} == {(77, "int16", (2,))}

@@ -101,11 +101,11 @@ def test_ripieno_run_passes_a_file_on(tmp_path, monkeypatch):
 class RanksWithFoundRacks:
     """Ranks of one host each, whose racks a search finds with a probability."""
 
-    def __init__(self, racks, sure=1.0):
+    def __init__(self, racks, certainty=1.0):
         self.hosts = [f"h{number}" for number in range(len(racks))]
         self.rank = 0
         self.searches = 0
-        self._found = Topology([Host(name, 1, 1, 1) for name in self.hosts], racks, "measured", sure, 1, 1)
+        self._found = Topology([Host(name, 1, 1, 1) for name in self.hosts], racks, "measured", certainty, 1, 1)
 
     def broadcast(self, value):
         return value
@@ -117,7 +117,7 @@ class RanksWithFoundRacks:
 
 def test_found_racks_are_stored_and_used_if_they_are_certain(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    unsure, ranks = RanksWithFoundRacks(["a", "b", "a"], sure=0.9), RanksWithFoundRacks(["a", "b", "a"])
+    unsure, ranks = RanksWithFoundRacks(["a", "b", "a"], certainty=0.9), RanksWithFoundRacks(["a", "b", "a"])
     assert found_racks(unsure) is None and found_racks(unsure) is None
     assert unsure.searches == 2
 

@@ -10,7 +10,7 @@ import pytest
 import ripieno as rp
 from ripieno.keyed import Emitter
 from ripieno.launch.engine.contract import Engine, Run
-from ripieno.launch.job.stand_ins import Here
+from ripieno.launch.job.stand_ins import RankValue
 
 MODULES = ["", ".graph", ".input", ".keyed", ".launch", ".mapreduce", ".plan"]
 CLASSES = sorted(
@@ -21,7 +21,7 @@ CLASSES = sorted(
         if inspect.isclass(kind := getattr(import_module(f"ripieno{module}"), name))
         and not getattr(kind, "_is_protocol", False)
     }
-    | {Engine, Run, Here},
+    | {Engine, Run, RankValue},
     key=lambda kind: kind.__qualname__,
 )
 
@@ -56,7 +56,7 @@ def test_a_graph_states_where_its_edges_are_and_what_they_mean(tmp_path):
         (lambda job: job.run(lambda comm, table: table, job.broadcast(7))[0], "<Broadcast of a int>"),
         (lambda job: rp.MapReduce(len, job=job), "<MapReduce 'mapreduce': 0 map tasks, 0 iterations done>"),
         (lambda job: Emitter(2), "<Emitter for 2 ranks: 0 rows added>"),
-        (lambda job: Here("rows"), "Here('rows')"),
+        (lambda job: RankValue("rows"), "RankValue('rows')"),
     ],
 )
 def test_objects_of_jobs_have_a_descriptive_repr(world, make, text):

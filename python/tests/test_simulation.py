@@ -259,7 +259,7 @@ def test_every_algorithm_is_priced_term_by_term_and_the_fastest_is_named(capsys)
     assert times == sorted(times) and found["fastest"] == found["candidates"][0]["algorithm"]
     ring, beta = by_name["ring"], 8 / 10e9
     assert ring["terms_s"][1] == pytest.approx(2 * 63 / 64 * (64 << 20) * beta)
-    assert found["chosen"] in found["why"] and found["fastest"] in found["why"]
+    assert found["chosen"] in found["reason"] and found["fastest"] in found["reason"]
 
 
 def test_racks_are_read_from_a_file(tmp_path, capsys):

@@ -76,12 +76,12 @@ def test_every_start_is_the_same_for_any_number_of_workers(world, matrix, init):
     assert models[0].inertia_ == pytest.approx(dense.inertia_, rel=0.1)
 
 
-def test_other_forms_of_a_matrix_are_the_same_rows(matrix):
+def test_other_formats_of_a_matrix_are_the_same_rows(matrix):
     expected = fitted(matrix).labels_
     twice = coo_matrix(matrix)
     halves = coo_matrix((np.tile(twice.data / 2, 2), (np.tile(twice.row, 2), np.tile(twice.col, 2))), matrix.shape)
-    for form in (csc_matrix(matrix), csr_matrix(halves), matrix.astype(np.float32).astype(np.float64)):
-        np.testing.assert_allclose(fitted(form).inertia_, fitted(matrix).inertia_, rtol=1e-5)
+    for each in (csc_matrix(matrix), csr_matrix(halves), matrix.astype(np.float32).astype(np.float64)):
+        np.testing.assert_allclose(fitted(each).inertia_, fitted(matrix).inertia_, rtol=1e-5)
     np.testing.assert_array_equal(fitted(csc_matrix(matrix)).labels_, expected)
 
 

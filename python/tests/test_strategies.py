@@ -30,7 +30,7 @@ def test_the_command_explains_the_choice_of_auto():
     text = CliRunner().invoke(explain_command, words, catch_exceptions=False).output
     assert "auto uses chain for files" in text and "It uses csb for" in text
     found = json.loads(CliRunner().invoke(explain_command, [*words, "--json"], catch_exceptions=False).output)
-    assert found["why"] in text.replace("\n", " ")
+    assert found["reason"] in text.replace("\n", " ")
     refused = CliRunner().invoke(explain_command, ["allreduce", *words[1:]])
     assert refused.exit_code == 2 and "--strategies: expected broadcast" in refused.output
 

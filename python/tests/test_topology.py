@@ -65,7 +65,7 @@ def test_racks_behind_full_uplinks_are_found_exactly_in_any_order_of_the_hosts(s
         found = search_result(racks, [max(1, size) / oversubscription for size in sizes], seed, noise)
 
         assert as_partition(found.numbers) == as_partition(racks), (seed, found)
-        assert found.sure > 0.998
+        assert found.certainty > 0.998
         assert found.round_count <= 10 * 5 and found.probe_count <= found.round_count * len(racks) // 2
 
 
@@ -75,7 +75,7 @@ def test_one_rack_has_no_parts(hosts, noise):
     for seed in range(3):
         found = search_result([0] * hosts, [1.0], seed, noise)
 
-        assert found.numbers == [0] * hosts and found.sure > 0.998
+        assert found.numbers == [0] * hosts and found.certainty > 0.998
 
 
 @pytest.mark.parametrize("slow_share", [0.1, 0.2, 0.3])

@@ -7,7 +7,7 @@ use ripieno::{Element, Error, JobFailure, Op};
 use std::collections::BTreeSet;
 
 #[test]
-fn different_forms_are_reported_and_the_world_continues() {
+fn different_schemas_are_reported_and_the_world_continues() {
     let (int64, default) = (schema(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let others = [
         (KeyedSchema { width: 2, ..int64 }, default, "int64 keys, rows of int64 × 2"),
@@ -38,7 +38,7 @@ fn different_forms_are_reported_and_the_world_continues() {
 }
 
 #[test]
-fn a_rank_without_rows_adopts_form_and_merge_of_the_others() {
+fn a_rank_without_rows_adopts_schema_and_merge_of_the_others() {
     let (strings, int64) = (schema(KeyKind::Strings, 2, KeyedCombine::Concat), schema(KeyKind::Int64, 0, SUM));
     for count in [30, 20_000] {
         let results = world(3, |comm| {

@@ -125,14 +125,14 @@ def _cell(world: NativeWorld, collective: str, size_bytes: int, default: str, gi
     chosen = _native.choice(native, collective, size_bytes)
     # Time calls separately for rooted collectives: a root that runs ahead would measure its send rate instead of the
     # time until the last rank has its data.
-    apart = collective in timing.ROOTED or size_bytes >= timing.SEPARATE_BYTES
+    separate = collective in timing.ROOTED or size_bytes >= timing.SEPARATE_BYTES
     found: dict[str, list[float]] = {each[0]: [] for each in classes if each[0] not in given_up}
     for _ in range(ROUND_COUNT):
         least = min((statistics.median(samples) for samples in found.values() if samples), default=float("inf"))
         for name, samples in found.items():
             if samples and (statistics.median(samples) > DISCARD_RATIO * least or least > LONG_S):
                 continue
-            samples.append(statistics.median(world.timed(collective, vectors, name, BUDGET_S, apart=apart)))
+            samples.append(statistics.median(world.timed(collective, vectors, name, BUDGET_S, separate=separate)))
     seconds = {name: statistics.median(samples) for name, samples in found.items()}
     return Cell(collective, world.world_size, size_bytes, default, chosen, seconds, stands_for)
 

@@ -68,19 +68,19 @@ class NativeWorld(PythonWorld):
         name, collective, algorithm, size_bytes = timing.parts_of(case)
         vectors = timing.vectors_of(collective, size_bytes, self.world_size, self.empty)
         timing.check(self, name, vectors, self.call(collective, vectors, algorithm))
-        return self.timed(collective, vectors, algorithm, budget_s, apart=size_bytes >= timing.SEPARATE_BYTES)
+        return self.timed(collective, vectors, algorithm, budget_s, separate=size_bytes >= timing.SEPARATE_BYTES)
 
     def timed(
-        self, collective: str, vectors: Vectors, algorithm: str | None, budget_s: float, *, apart: bool
+        self, collective: str, vectors: Vectors, algorithm: str | None, budget_s: float, *, separate: bool
     ) -> list[float]:
-        """Return the seconds of single calls if `apart`, else per call of some batches."""
+        """Return the seconds of single calls if `separate`, else per call of some batches."""
         return _native.measure(
             self.comm._native,
             collective,
             vectors.main,
             vectors.into,
             budget_s=budget_s,
-            separate=apart,
+            separate=separate,
             algorithm=algorithm,
         )
 

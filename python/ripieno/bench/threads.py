@@ -291,9 +291,9 @@ def measure(request: ThreadsQuery) -> ThreadsResults:
     load, remarks = os.getloadavg()[0], []
     try:
         openmp: Path | None = toolchain.openmp(Path(__file__).parent / "programs/openmp_turns.c")
-    except toolchain.Skipped as why:
+    except toolchain.Skipped as error:
         openmp = None
-        remarks.append(str(why))
+        remarks.append(str(error))
     costs = list(_costs(request, openmp))
     fits = _fits(request, remarks)
     return ThreadsResults(request, costs, fits, remarks, (load, os.getloadavg()[0]))
@@ -369,8 +369,8 @@ def _fits(request: ThreadsQuery, remarks: list[str]) -> list[ThreadsFit]:
                 binding = bindings[letter]
                 try:
                     job = launch(processes, threads=threads, bind=binding.bind, thread_affinity=binding.thread_affinity)
-                except InputError as why:
-                    remarks.append(f"{threads}x{processes}, {letter} is left out: {why}")
+                except InputError as error:
+                    remarks.append(f"{threads}x{processes}, {letter} is left out: {error}")
                     continue
                 with job:
                     # Warm up: the first fit of a process takes longer.

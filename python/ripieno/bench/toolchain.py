@@ -117,8 +117,8 @@ def intel_mpi() -> Mpi:
     found = _newest("Intel MPI", version, "libmpich-dev", "impi-rt", [("mpiexec.hydra",)], "make bench")
     try:
         compiler = mpich().compiler
-    except Skipped as why:
-        raise Skipped(f"Intel MPI needs the compiler of MPICH: {why}") from None
+    except Skipped as error:
+        raise Skipped(f"Intel MPI needs the compiler of MPICH: {error}") from None
     return replace(found, compiler=compiler, libraries=str(Path(found.launcher).parents[1] / "lib"))
 
 
@@ -178,8 +178,8 @@ def openmp(source: Path) -> Path:
     """
     try:
         return _compiled("cc", source, ["-O2", "-fopenmp"])
-    except ProgramFailed as why:
-        raise Skipped(f"OpenMP: the C compiler cannot make programs with it: {why}") from None
+    except ProgramFailed as error:
+        raise Skipped(f"OpenMP: the C compiler cannot make programs with it: {error}") from None
 
 
 def java_archive(source: Path, libraries: Path) -> Path:

@@ -211,8 +211,12 @@ def _to_hosts(request: _DistributeRequest, hosts: Sequence[str], ssh: str, pytho
         raise InputError(f"{missing} is not a file")
     request = replace(request, out=os.path.abspath(request.out) + "/" * request.out.endswith("/"))
     answers = remote.unusable_hosts(hosts, ssh, python)
-    missed = [HostFile(NO_RANK, host, request.out, "failed", 0, 0, 0, 0.0, why) for host, why in answers.items() if why]
-    usable = [host for host, why in answers.items() if not why]
+    missed = [
+        HostFile(NO_RANK, host, request.out, "failed", 0, 0, 0, 0.0, reason)
+        for host, reason in answers.items()
+        if reason
+    ]
+    usable = [host for host, reason in answers.items() if not reason]
     if not usable:
         raise InputError("\n".join(["no host answers", *(f"{row.host}: {row.error}" for row in missed)]))
     with remote.ranks_on(usable, request.words(), shell=ssh, python=python, address=address):

@@ -42,7 +42,7 @@ def topology(comm: Costs, *, measures: bool, round_s: float) -> Topology:
         return Topology(hosts, ["rack0"] * len(hosts), "too few")
     found = _searched(comm, leaders, round_s)
     numbers = [f"rack{number}" for number in found.numbers]
-    return Topology(hosts, numbers, "measured", found.sure, found.round_count, found.probe_count)
+    return Topology(hosts, numbers, "measured", found.certainty, found.round_count, found.probe_count)
 
 
 def _line_s(comm: Costs) -> float | None:

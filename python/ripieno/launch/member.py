@@ -66,7 +66,7 @@ def serve(
     rack : str, optional
         The rack of this host as known to the engine, on all ranks or on none.
     local : dict, optional
-        The values of `Here` by name.
+        The values of `RankValue` arguments by name.
     on_disconnect : callable, optional
         Called in another thread after the connection to the launcher has ended, for any reason.
 

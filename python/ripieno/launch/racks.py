@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: The value of ``racks=`` that lets the ranks search for racks.
 FIND = "find"
 #: Detected racks are used only if the least certain one has at least this probability.
-SURE = 0.99
+CERTAINTY_MIN = 0.99
 
 
 def rack_of_this_host(
@@ -77,7 +77,7 @@ def found_racks(comm: Communicator) -> dict[str, list[str]] | None:
     if stored is None:
         found = comm.topology()
         stored = {host.name: rack for host, rack in zip(found.hosts, found.racks, strict=True)}
-        if len(stored) < len(found.hosts) or (found.sure is not None and found.sure < SURE):
+        if len(stored) < len(found.hosts) or (found.certainty is not None and found.certainty < CERTAINTY_MIN):
             log.note("ripieno.launch", f"the racks that were found are not used: {str(found).splitlines()[0]}")
             return None
         if comm.rank == 0 and found.source == "measured":

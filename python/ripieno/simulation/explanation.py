@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import ripieno._native as _native
+from ripieno import log
 from ripieno._checks import whole_number
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import BYTES_MAX
@@ -81,7 +82,7 @@ class Explanation:
         return self.candidates[0]
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Return the advantage of the fastest algorithm over the second, and the default algorithm, as text."""
         best, *others = [each for each in self.candidates if each.seconds is not None]
         text = f"{best.algorithm} is the only one" if not others else _advantage(best, others[0])
@@ -94,6 +95,12 @@ class Explanation:
             f"{text}. By default {self.chosen} runs, which takes {_times(default.seconds, best.seconds)} as long here."
         )
 
+    @property
+    def why(self) -> str:
+        """Deprecated name of `reason`."""
+        log.warn("Explanation.why is deprecated, use reason", DeprecationWarning)
+        return self.reason
+
     def as_json(self) -> dict[str, Any]:
         """Return all fields but the cluster as JSON values."""
         return {
@@ -103,7 +110,7 @@ class Explanation:
             "segment_count": self.segment_count,
             "chosen": self.chosen,
             "fastest": self.fastest.algorithm,
-            "why": self.why,
+            "reason": self.reason,
             "costs": self.costs,
             "candidates": [asdict(each) for each in self.candidates],
         }
@@ -125,7 +132,7 @@ class Explanation:
         for each in self.candidates:
             table.add_row(*_cells(each))
         target.print(table)
-        target.print(self.why, soft_wrap=True)
+        target.print(self.reason, soft_wrap=True)
         if any(each.unsimulated_operations for each in self.candidates):
             target.print("~: too many operations to simulate, so the time comes from the formula.", soft_wrap=True)
         target.print(f"Costs of links: {self.costs}.", soft_wrap=True)

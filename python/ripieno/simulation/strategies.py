@@ -6,6 +6,7 @@ import io
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ripieno import log
 from ripieno.disciplines import AUTO_ON_DEMAND, AUTO_STREAMED, DISCIPLINES
 from ripieno.errors import InputError
 from ripieno.simulation.cluster import Cluster
@@ -55,7 +56,7 @@ class StrategyExplanation:
     strategies: list[StrategyTimes]
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Return the default strategy for each kind of receiver, and the time of the alternative, as text."""
         by_name = {each.strategy: each for each in self.strategies}
         at_once, others = by_name[AUTO_STREAMED], by_name[AUTO_ON_DEMAND]
@@ -72,13 +73,19 @@ class StrategyExplanation:
             f"if one receiver is slow, the others wait {slow}."
         )
 
+    @property
+    def why(self) -> str:
+        """Deprecated name of `reason`."""
+        log.warn("StrategyExplanation.why is deprecated, use reason", DeprecationWarning)
+        return self.reason
+
     def as_json(self) -> dict[str, Any]:
         """Return all fields but the cluster as JSON values."""
         return {
             "collective": "broadcast",
             "nbytes": self.nbytes,
             "ranks": self.cluster.ranks,
-            "why": self.why,
+            "reason": self.reason,
             "strategies": [asdict(each) for each in self.strategies],
         }
 
@@ -97,7 +104,7 @@ class StrategyExplanation:
             times = duration_text(each.at_once_s), duration_text(each.slow_receiver_s)
             table.add_row(each.strategy, *times, bytes_text(each.most_sent_bytes))
         target.print(table)
-        target.print(self.why, soft_wrap=True)
+        target.print(self.reason, soft_wrap=True)
         file = target.file
         assert isinstance(file, io.StringIO)
         return "\n".join(line.rstrip() for line in file.getvalue().splitlines())

@@ -15,7 +15,7 @@ from ripieno.errors import InputError
 from ripieno.launch.engines.spark import frames, task
 from ripieno.launch.engines.spark.engine import SparkEngine
 from ripieno.launch.job.job import EventListener
-from ripieno.launch.job.stand_ins import Here
+from ripieno.launch.job.stand_ins import RankValue
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -88,8 +88,8 @@ def run(
         if output is None:
             return job.run(program, df, *args)
         arrow = frames.arrow_schema(output, df.sparkSession)
-        # On a rank, `Here` is replaced by the rank's output list.
-        output_there: Any = Here(task.OUTPUT)
+        # On a rank, `RankValue` is replaced by the rank's output list.
+        output_there: Any = RankValue(task.OUTPUT)
         job.run(_returning, output_there, arrow, program, df, *args)
         return job.returned()
 

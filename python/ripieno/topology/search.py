@@ -32,7 +32,7 @@ FULL_SHARE = 0.4
 #: Assumed share of pairs across racks in the random first rounds.
 CROSSING_SHARE = 0.8
 #: The search ends when the odds of each host's rack against its next best rack reach this value.
-SURE_ODDS = 1e3
+CERTAIN_ODDS = 1e3
 #: The assignment must also be unchanged for this many rounds.
 UNCHANGED_ROUNDS_MIN = 2
 #: Log-likelihood ratio of one rack against two racks for a slow pair.
@@ -52,14 +52,14 @@ class Racks:
     ----------
     numbers
         Rack number of each host, in order of first appearance.
-    sure
+    certainty
         The probability of the least certain host's rack.
     round_count, probe_count
         Number of measurement rounds and probes.
     """
 
     numbers: list[int]
-    sure: float
+    certainty: float
     round_count: int
     probe_count: int
 
@@ -91,11 +91,11 @@ def search(host_count: int, *, seed: int = 0) -> Generator[list[Pair], Sequence[
         labels, odds, runners_up = measured.racks(None if number < 2 * log2 else labels)
         unchanged_rounds = unchanged_rounds + 1 if labels == before else 0
         # The assignment is certain, and has been stable for some rounds.
-        if unchanged_rounds >= UNCHANGED_ROUNDS_MIN and odds.min() >= math.log(SURE_ODDS):
+        if unchanged_rounds >= UNCHANGED_ROUNDS_MIN and odds.min() >= math.log(CERTAIN_ODDS):
             break
-    sure = 1 / (1 + math.exp(-min(float(odds.min()), 700.0)))
+    certainty = 1 / (1 + math.exp(-min(float(odds.min()), 700.0)))
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
-    return Racks([numbers[label] for label in labels], sure, len(measured.rounds), sum(map(len, measured.rounds)))
+    return Racks([numbers[label] for label in labels], certainty, len(measured.rounds), sum(map(len, measured.rounds)))
 
 
 class _MeasuredRounds:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from ripieno import log
 from ripieno.errors import InputError
 from ripieno.host import line_text
 from ripieno.simulation import pictures
@@ -51,7 +52,7 @@ class Topology:
         Name of each host's rack.
     source
         Whether racks were "given" by a file, an option or a launcher, or "measured"; one or two hosts are "too few".
-    sure
+    certainty
         If measured, the probability of the least certain host's rack; else None.
     rounds, probes
         Number of measurement rounds and probes.
@@ -60,9 +61,15 @@ class Topology:
     hosts: Sequence[Host]
     racks: Sequence[str]
     source: Source
-    sure: float | None = None
+    certainty: float | None = None
     rounds: int = 0
     probes: int = 0
+
+    @property
+    def sure(self) -> float | None:
+        """Deprecated name of `certainty`."""
+        log.warn("Topology.sure is deprecated, use certainty", DeprecationWarning)
+        return self.certainty
 
     @property
     def by_rack(self) -> dict[str, list[Host]]:
@@ -119,9 +126,11 @@ class Topology:
         heading = f"{_count(len(self.hosts), 'host')} in {_count(rack_count, 'rack')}"
         if self.source == "given":
             return f"{heading}, as given"
-        if self.sure is None:
+        if self.certainty is None:
             return heading
-        found = f"{heading}, found by {self.probes:,} probes in {self.rounds} rounds, certainty {_percent(self.sure)}"
+        found = (
+            f"{heading}, found by {self.probes:,} probes in {self.rounds} rounds, certainty {_percent(self.certainty)}"
+        )
         return found if rack_count > 1 else f"{found}: no uplink limited a pair"
 
 

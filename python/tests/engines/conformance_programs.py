@@ -25,8 +25,8 @@ AWHILE_S = 0.3
 class Wrong(Exception):
     """A user-defined exception with more arguments than a message."""
 
-    def __init__(self, rank: int, why: str) -> None:
-        super().__init__(rank, why)
+    def __init__(self, rank: int, reason: str) -> None:
+        super().__init__(rank, reason)
         self.rank = rank
 
 

@@ -98,9 +98,9 @@ MISSING = {
 
 @pytest.mark.parametrize("case", MISSING)
 def test_missing_classes_of_the_jvm_are_reported_with_its_version(spark_local, case):
-    missing, why = MISSING[case]
+    missing, reason = MISSING[case]
     spark = spark_local.sparkContext
 
-    message = rf"^Spark {spark.version} lacks internals that ripieno .* uses \(.*{why}.*\)"
+    message = rf"^Spark {spark.version} lacks internals that ripieno .* uses \(.*{reason}.*\)"
     with pytest.raises(EngineError, match=message), internals._naming_version(spark):
         missing(spark)

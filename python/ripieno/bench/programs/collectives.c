@@ -170,13 +170,13 @@ static void report(const char *word, double seconds) {
   if (rank == 0) fflush(stdout);
 }
 
-static void measure(void (*call)(Vectors *), Vectors *v, const char *word, double budget, int apart) {
+static void measure(void (*call)(Vectors *), Vectors *v, const char *word, double budget, int separate) {
   double once = batch(call, v, 1);
   if (once >= budget) {
     report(word, once);
     return;
   }
-  if (apart) {
+  if (separate) {
     for (int left = fitting(budget, once, SEPARATE_CALL_COUNT_MAX); left > 0; left--) report(word, batch(call, v, 1));
     return;
   }

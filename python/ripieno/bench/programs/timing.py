@@ -6,7 +6,7 @@ It needs NumPy only: the programs of peers import it under interpreters without 
 Vectors are float32, combined by sum, and the root is rank 0. A program prints a line "CASE SECONDS" per timed call or
 batch. The time is the slowest rank's, after a barrier. From `SEPARATE_BYTES` on each call is timed separately; smaller
 calls are timed in batches. Results are checked before the timing starts. For an algorithm that does not support the
-world size, a program prints "CASE refused: WHY".
+world size, a program prints "CASE refused: REASON".
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def measured(world: TimedRank, case: str, budget_s: float) -> Iterator[float]:
     vectors = vectors_of(collective, size_bytes, world.world_size)
     call = world.call(collective, vectors, algorithm)
     check(world, name, vectors, call)
-    return measure(world, call, budget_s, apart=size_bytes >= SEPARATE_BYTES)
+    return measure(world, call, budget_s, separate=size_bytes >= SEPARATE_BYTES)
 
 
 def parts_of(case: str) -> tuple[str, str, str | None, int]:
@@ -168,13 +168,13 @@ def parts_of(case: str) -> tuple[str, str, str | None, int]:
     return name, collective, algorithm or None, int(size)
 
 
-def measure(world: TimedRank, call: Callable[[], object], budget_s: float, *, apart: bool) -> Iterator[float]:
-    """Return seconds per call: of single calls if `apart`, else of batches."""
+def measure(world: TimedRank, call: Callable[[], object], budget_s: float, *, separate: bool) -> Iterator[float]:
+    """Return seconds per call: of single calls if `separate`, else of batches."""
     once_s = _batch(world, call, 1)
     if once_s >= budget_s:
         yield once_s
         return
-    if apart:
+    if separate:
         for _ in range(_fitting(budget_s, once_s, SEPARATE_CALL_COUNT_MAX)):
             yield _batch(world, call, 1)
         return
@@ -185,8 +185,8 @@ def measure(world: TimedRank, call: Callable[[], object], budget_s: float, *, ap
         yield _batch(world, call, count)
 
 
-def _fitting(seconds: float, each_s: float, most: int) -> int:
-    return max(1, min(most, int(seconds / max(each_s, 1e-9))))
+def _fitting(seconds: float, each_s: float, count_max: int) -> int:
+    return max(1, min(count_max, int(seconds / max(each_s, 1e-9))))
 
 
 def _batch(world: TimedRank, call: Callable[[], object], count: int) -> float:

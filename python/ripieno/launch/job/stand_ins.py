@@ -12,7 +12,7 @@ from ripieno.errors import SerializationError
 _place = threading.local()
 
 
-class Here:
+class RankValue:
     """An argument of a program that becomes ``local[name]`` of the rank that receives it.
 
     Parameters
@@ -25,7 +25,7 @@ class Here:
         self._name = name
 
     def __repr__(self) -> str:
-        return f"Here({self._name!r})"
+        return f"RankValue({self._name!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _found, (self._name,)

@@ -112,8 +112,8 @@ class DaskRun(Run):
             self.failed(rank, f"its task on {self.places[rank]} has lost the connection to its launcher")
         elif isinstance(message, dict) and message.get("action") == "remove-worker":
             unexpected = "its process ended, or its nanny has ended it"
-            why = "closed or retired on request" if message["expected"] else unexpected
-            self.failed(rank, f"the worker {self.places[rank]} has left the cluster ({why})")
+            reason = "closed or retired on request" if message["expected"] else unexpected
+            self.failed(rank, f"the worker {self.places[rank]} has left the cluster ({reason})")
             self._left(rank)
 
     def _ended(self, rank: int, future: Future) -> None:

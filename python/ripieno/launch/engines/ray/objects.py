@@ -21,7 +21,7 @@ from ray.util import placement_group_table
 
 from ripieno.errors import EngineError, InputError
 from ripieno.launch.job.programs import ProgramCall
-from ripieno.launch.job.stand_ins import Here
+from ripieno.launch.job.stand_ins import RankValue
 from ripieno.launch.limits import POLL_S
 
 _numbers = itertools.count()
@@ -58,7 +58,7 @@ def objects_on_actors(actors: list[Any], call: ProgramCall, check: Callable[[], 
         if argument is None:
             return value
         arguments.append(argument)
-        return Here(argument.name)
+        return RankValue(argument.name)
 
     with_stand_ins = call.mapped(placeholder)
     try:

@@ -19,7 +19,7 @@ _PREFIX = "ripieno-shipped-"
 # Parts of an installation that are not shipped: caches.
 _IGNORED = {"__pycache__"}
 # Earliest time in a zip archive. With a fixed time, equal files make equal archives.
-_WHEN = (1980, 1, 1, 0, 0, 0)
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def ship(spark: SparkSession) -> str:
@@ -48,7 +48,7 @@ def ship(spark: SparkSession) -> str:
     archive = os.path.join(folder(context), f"{name}.zip")
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
         for member, data in members.items():
-            packed.writestr(zipfile.ZipInfo(member, _WHEN), data, zipfile.ZIP_DEFLATED)
+            packed.writestr(zipfile.ZipInfo(member, _ZIP_TIME), data, zipfile.ZIP_DEFLATED)
     context.addArchive(f"{archive}#{name}")
     return name
 

@@ -22,7 +22,7 @@ from ripieno.launch.engines.spark.archive import shipped
 from ripieno.launch.engines.spark.internals import check_version, has_pinned_threads, is_stopped, racks, slots
 from ripieno.launch.engines.spark.stage import StageRun, await_slots, is_local
 from ripieno.launch.job.programs import ProgramCall
-from ripieno.launch.job.stand_ins import Here
+from ripieno.launch.job.stand_ins import RankValue
 from ripieno.launch.limits import SLOTS_S
 
 # Ranks with rows join after Spark has computed the rows, which may take long.
@@ -165,7 +165,7 @@ class SparkJob(EngineJob):
             self._frame = frame
             with self._recovering():
                 self._restart_members()
-        here = Here(task.ROWS)
+        here = RankValue(task.ROWS)
         return super()._run(call.mapped(lambda each: here if isinstance(each, DataFrame) else each))
 
     def returned(self) -> DataFrame:
