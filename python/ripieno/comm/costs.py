@@ -99,8 +99,8 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         -------
         Explanation
             "candidates", fastest first, with "seconds" on this group and the terms of their formulas; "fastest";
-            "chosen", the algorithm that runs by default; "reason"; and "costs", the source of the link costs. It prints as
-            a table.
+            "chosen", the algorithm that runs by default; "reason"; and "costs", the source of the link costs. It prints
+            as a table.
         """
         from ripieno.comm.algorithm_trials import BLOCKS
         from ripieno.simulation import Cluster, explain, link_costs
@@ -281,7 +281,8 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         Returns
         -------
         Topology
-            The same on every rank: "hosts", "racks" by host, "source", and "certainty", of the least certain host. It prints as a tree, and `toml` is a racks file.
+            The same on every rank: "hosts", "racks" by host, "source", and "certainty", of the least certain host. It
+            prints as a tree, and `toml` is a racks file.
         """
         from ripieno.comm import rack_probes
 
