@@ -166,7 +166,7 @@ class Proxied(StandIn):
 
 
 def program(comm: rp.Communicator, values: np.ndarray, text: str) -> tuple[int, str, np.ndarray]:
-    """Return what a rank got, and a sum over ranks."""
+    """Return the value that a rank received, and a sum over ranks."""
     return comm.rank, text[::-1], values + comm.allreduce(1)
 
 

@@ -167,11 +167,14 @@ def test_the_engines_reason_of_an_end_is_reported():
         comm.emit({"event": "ready"})
         comm.recv((comm.rank + 1) % 2)
 
-    def say(event):
+    def fail_rank_1(event):
         engine.run.failed(1, "out of memory")
         engine.run.processes[1].kill()
 
-    with engine.launch(2, on_event=say) as job, pytest.raises(rp.RankFailed, match="stand-in reports: out of memory"):
+    with (
+        engine.launch(2, on_event=fail_rank_1) as job,
+        pytest.raises(rp.RankFailed, match="stand-in reports: out of memory"),
+    ):
         job.run(program)
 
 
@@ -287,14 +290,14 @@ def test_an_address_of_another_machine_is_reported():
 
 def test_ranks_that_an_engine_ends_without_a_report_end_the_job():
     engine = StandIn()
-    say = [lambda event: engine.run.failed(None, "cancelled by the administrator")]
+    reports = [lambda event: engine.run.failed(None, "cancelled by the administrator")]
     wait = "comm.emit({'event': 'ready'}); import threading; threading.Event().wait()"
 
     def program(comm):
         exec(wait, {"comm": comm})
 
     before = engine.run
-    with engine.launch(2, on_event=lambda event: say[0](event)) as job:
+    with engine.launch(2, on_event=lambda event: reports[0](event)) as job:
         processes = list(engine.run.processes)
         for process in processes:
             # The ranks will not receive the request to leave.

@@ -194,7 +194,7 @@ def read_result(root: Path) -> object:
 
 
 def record(version: int) -> dict[str, object]:
-    """Return what a rank writes about its collectives."""
+    """Return the records of a rank about its collectives."""
     empty = {"records": [], "waits": [], "clocks": {}}
     return {"rank": 0, "world_size": 1, "job": "job", "host": f"host{version}", "clock": "clock", **empty}
 
@@ -255,7 +255,7 @@ def refill(root: Path, files: Snapshot) -> None:
 
 @cache
 def clean_run(name: str, has_old: bool) -> tuple[Snapshot, object, object, int]:
-    """Return the old files, what readers find before and after writing without failures, and the number of calls."""
+    """Return the old files, the results of readers before and after a clean write, and the number of calls."""
     writer = WRITERS[name]
     with TemporaryDirectory() as folder:
         root = Path(folder) / "root"
@@ -276,7 +276,7 @@ def found(writer: Writer, root: Path) -> object:
 
 
 def play(root: Path, seed: int) -> tuple[str, str]:
-    """Play one schedule; return the name of the writer and what its reader finds."""
+    """Play one schedule; return the name of the writer and the result of its reader."""
     chance = random.Random(seed)
     name = chance.choice(list(WRITERS))
     writer, has_old = WRITERS[name], chance.random() < 0.7

@@ -872,7 +872,7 @@ def test_folders_are_read_recursively_unless_they_are_next_to_files(tmp_path):
 
 
 def test_the_page_says_which_formats_each_reader_takes():
-    """A suffix may have several rows. A reader takes it unless all of them say no."""
+    """A suffix may have several rows. A reader takes it unless all of them reject it."""
     page = (Path(__file__).parents[2] / "docs/input.md").read_text()
     readers = {
         "rows of estimators": {*dataset.SUFFIXES, *LibsvmText.suffixes},

@@ -219,7 +219,7 @@ class ReplicaReport:
         for channel in (*self.theirs, *(member.channel for member in self.members)):
             channel.close()
 
-    def say(self, rank, kind, value=None):
+    def send(self, rank, kind, value=None):
         """Send one message, which the launcher receives immediately."""
         self.theirs[rank].send(kind, value)
         self.collector.receive(self.members[rank], self.members[rank].channel)
@@ -227,7 +227,7 @@ class ReplicaReport:
 
     def fail_because_of(self, rank, culprit):
         failed = rp.RankFailed(culprit, "host", "its process ended")
-        self.say(rank, "error", FailureReport.of(failed, rank, "host"))
+        self.send(rank, "error", FailureReport.of(failed, rank, "host"))
 
     def end(self, rank):
         self.theirs[rank].close()
@@ -249,9 +249,9 @@ def test_a_single_failed_rank_is_lost_when_its_replica_returns():
     with ReplicaReport() as output:
         output.fail_because_of(1, 2)
         output.end(2)
-        output.say(0, "result", "of 0")
+        output.send(0, "result", "of 0")
         assert output.collector.verdict is None
-        output.say(3, "result", "of 3")
+        output.send(3, "result", "of 3")
         assert output.collector.results() == ["of 0", "of 3"]
         assert [member.loss is not None for member in output.members] == [False, True, True, False]
 
@@ -261,7 +261,7 @@ def test_a_live_rank_that_the_others_exclude_is_lost():
         output.fail_because_of(3, 3)
         assert output.members[3].loss == "its process ended"
         for rank in (0, 1, 2):
-            output.say(rank, "result", rank)
+            output.send(rank, "result", rank)
         assert output.collector.results() == [0, 1]
 
 
@@ -270,7 +270,7 @@ def test_a_failed_rank_does_not_count_as_a_live_replica():
         output.fail_because_of(1, 2)
         output.end(3)
         for rank in (0, 2):
-            output.say(rank, "result", rank)
+            output.send(rank, "result", rank)
         with pytest.raises(rp.RankFailed, match="rank 3"):
             output.collector.results()
 

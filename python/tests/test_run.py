@@ -29,7 +29,7 @@ SCRIPT = """
 
     comm = rp.init()
     mode = sys.argv[1]
-    if mode == "say":
+    if mode == "print":
         # Written in one call: unbuffered output of several ranks may be mixed between calls.
         line = (comm.rank, comm.world_size, comm.allreduce(1), __name__, sys.argv[1:], rp.init() is comm)
         sys.stdout.write(" ".join(map(str, line)) + "\\n")
@@ -64,9 +64,9 @@ def run(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_rank_runs_the_script_with_its_arguments(script):
-    done = run("-n", 3, script, "say", "--", "-n", "--x")
+    done = run("-n", 3, script, "print", "--", "-n", "--x")
 
-    expected = [f"[rank {r}] {r} 3 3 __main__ ['say', '--', '-n', '--x'] True" for r in range(3)]
+    expected = [f"[rank {r}] {r} 3 3 __main__ ['print', '--', '-n', '--x'] True" for r in range(3)]
     assert (sorted(done.stdout.splitlines()), done.stderr, done.returncode) == (expected, "", 0)
 
 
@@ -82,13 +82,13 @@ def test_subpackages_hide_no_other_packages_of_the_same_name(tmp_path):
 
 
 def test_output_has_no_prefix_on_request(script):
-    done = run("-n", 2, "--no-prefix", script, "say")
+    done = run("-n", 2, "--no-prefix", script, "print")
 
     assert sorted(line[0] for line in done.stdout.splitlines()) == ["0", "1"]
 
 
 def test_modules_run_as_with_python_m(script):
-    command = [*COMMAND, "-n", "2", "-m", "script", "say"]
+    command = [*COMMAND, "-n", "2", "-m", "script", "print"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=script.parent, env=clean_environment())
 
     assert done.returncode == 0, done.stderr
@@ -137,10 +137,10 @@ def test_a_traceback_begins_in_the_script(tmp_path, monkeypatch, lines, begins, 
 @pytest.mark.parametrize("count", ["-n", *exhaustively("-np")])
 def test_commands_after_mpirun_run(script, monkeypatch, count, words):
     monkeypatch.chdir(script.parent)
-    done = run(count, 2, *words, "say", "-n", "7")
+    done = run(count, 2, *words, "print", "-n", "7")
 
     assert done.returncode == 0, done.stderr
-    assert "[rank 1] 1 2 2 __main__ ['say', '-n', '7'] True" in done.stdout
+    assert "[rank 1] 1 2 2 __main__ ['print', '-n', '7'] True" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_under_another_launcher_the_script_just_runs(script, tmp_path):
     meeting = tmp_path / "meeting"
     meeting.mkdir()
     common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(meeting), "RIPIENO_TOKEN": TOKEN}
-    command = [*COMMAND, "-n", "2", str(script), "say"]
+    command = [*COMMAND, "-n", "2", str(script), "print"]
     ranks = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=clean_environment(RANK=str(rank), **common))
         for rank in range(2)

@@ -61,7 +61,7 @@ def test_a_table_is_the_same_to_every_consumer(name, tmp_path):
     assert pa.concat_tables(part.read() for part in splits(path, count=3)).to_pydict() == TABLE.to_pydict()
     assert splits(path, ignore=["rating"])[0].read().column_names == ["source", "target"]
     for source in (path, TableFiles(path, columns=("source", "target"))):
-        # Tables of tabs are edge lists unless options say what their columns are.
+        # Tables of tabs are edge lists unless options name their columns.
         if ".tsv" in name and source is path:
             continue
         edges = [Graph(source).read_share(rank, 3) for rank in range(3)]

@@ -107,17 +107,17 @@ def test_bytes_sent_before_a_tunnel_closes_arrive(listening):
 
 def ranks_of(tmp_path, source: str, *, tls: tuple[str, str], **variables: str) -> list[tuple[int, str, str]]:
     """Run two processes with a shared rendezvous directory, and return their exit codes and output."""
-    meeting = tmp_path / "meeting"
-    meeting.mkdir(exist_ok=True)
-    kept = {name: value for name, value in os.environ.items() if name not in environment.VARIABLES}
+    rendezvous = tmp_path / "rendezvous"
+    rendezvous.mkdir(exist_ok=True)
+    inherited = {name: value for name, value in os.environ.items() if name not in environment.VARIABLES}
     common = {
-        **kept,
+        **inherited,
         "WORLD_SIZE": "2",
         "RIPIENO_TOKEN": TOKEN.hex(),
         "RIPIENO_RENDEZVOUS_TIMEOUT_S": "30",
         **variables,
     }
-    where = {} if "MASTER_PORT" in variables else {"RIPIENO_DIRECTORY": str(meeting)}
+    where = {} if "MASTER_PORT" in variables else {"RIPIENO_DIRECTORY": str(rendezvous)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-c", textwrap.dedent(source)]
     ranks = [
@@ -173,7 +173,7 @@ MARK = b"no observer of the network reads this"
 # Plain-text markers of rendezvous, authentication, links and control connections.
 PLAIN = (MARK, b"RIPIENO\x01", b"identity", b"a failure with a text")
 
-SPEAK = f"""
+EXCHANGE_MARKS = f"""
 import numpy as np
 import ripieno as rp
 
@@ -207,7 +207,7 @@ def captured(namespace: str) -> Iterator[list[bytes]]:
 @pytest.mark.parametrize("option", [["--no-tls"], *exhaustively(["--tls"]), []])
 def test_a_capture_of_encrypted_ranks_shows_no_plain_text(option, capfd):
     with Lab(racks=1, hosts=2, rate="1gbit") as lab:
-        words = ["--name", lab.name, *option, sys.executable, "-c", SPEAK]
+        words = ["--name", lab.name, *option, sys.executable, "-c", EXCHANGE_MARKS]
         with captured(f"{lab._prefix}{lab.hosts[1].name}") as packets, pytest.raises(SystemExit) as end:
             main(["lab", "run", *words])
 

@@ -56,11 +56,11 @@ def run_ranks(
     ProgramFailed
         If one fails, which ends the others, or exceeds `timeout_s`.
     """
-    with reserved_port(address) if port is None else nullcontext(port) as meeting_port:
+    with reserved_port(address) if port is None else nullcontext(port) as rendezvous_port:
         shared = {
             "WORLD_SIZE": str(len(commands)),
             "MASTER_ADDR": address,
-            "MASTER_PORT": str(meeting_port),
+            "MASTER_PORT": str(rendezvous_port),
             "RIPIENO_TOKEN": secrets.token_hex(32),
             # RIPIENO_DIRECTORY would take precedence over MASTER_ADDR.
             "RIPIENO_DIRECTORY": "",

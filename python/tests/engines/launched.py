@@ -31,7 +31,7 @@ import numpy as np
 import ripieno as rp
 from ripieno.launch.script import launchers
 
-mode, when = (*sys.argv[1:], "say", "late")[:2]
+mode, when = (*sys.argv[1:], "report", "late")[:2]
 
 
 def fail():
@@ -47,7 +47,7 @@ if when == "early" and launchers.detect(os.environ).rank == 1:
     fail()
 comm = rp.init()
 total = comm.allreduce(np.ones(100_000))
-if comm.rank == 1 and mode != "say":
+if comm.rank == 1 and mode != "report":
     fail()
 comm.barrier()
 sys.stdout.write(f"rank {comm.rank} of {comm.world_size} has {total.sum():.0f}\\n")

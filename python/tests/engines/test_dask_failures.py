@@ -253,11 +253,11 @@ def program(comm):
             pass
     threading.Event().wait()
 
-def say(event):
+def print_event(event):
     print(event["rank"], event["pid"], flush=True)
 
 try:
-    with rp.launch(3, engine="dask", address=sys.argv[1], on_event=say) as job:
+    with rp.launch(3, engine="dask", address=sys.argv[1], on_event=print_event) as job:
         job.run(program)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
