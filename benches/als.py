@@ -214,8 +214,8 @@ def _remark(report: Measurements, row: str, model: Any) -> None:
     steps = model.report_.iterations
     computing = statistics.median(max(step.compute_s) for step in steps)
     communicating = statistics.median(max(step.communication_s) for step in steps)
-    ways = "; ".join(map(str, model.report_.ways))
-    report.remark(f"{row}: computing {computing:.3f} s, communicating {communicating:.3f} s at most; {ways}")
+    exchanges = "; ".join(map(str, model.report_.exchanges))
+    report.remark(f"{row}: computing {computing:.3f} s, communicating {communicating:.3f} s at most; {exchanges}")
 
 
 @click.command()

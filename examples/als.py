@@ -31,8 +31,8 @@ def main() -> None:
         titles, scores = model.recommend(user, 3)
         recommended = ", ".join(f"{title} {score:.1f}" for title, score in zip(titles, scores, strict=True))
         print(f"user {user}: {recommended}")
-    for way in model.report_.ways:
-        print(f"factors of {way}")
+    for exchange in model.report_.exchanges:
+        print(f"factors of {exchange}")
 
 
 if __name__ == "__main__":
