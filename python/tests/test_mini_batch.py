@@ -125,6 +125,21 @@ def test_a_partial_fit_continues_after_a_fit(digits):
     np.testing.assert_array_equal(again.cluster_centers_, model.partial_fit(digits).cluster_centers_)
 
 
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix], ids=["dense", "sparse"])
+def test_means_of_float32_rows_follow_a_long_stream(form, tmp_path):
+    batch = np.full((8192, 1), 10_000, np.float32)
+    model = rp.MiniBatchKMeans(1, init=batch[:1]).partial_fit(form(batch))
+    for value in (0.25, 0.5):
+        model.partial_fit(form(batch[:2] + np.float32(value)))
+        model.save(tmp_path / f"{value}")
+        model = rp.MiniBatchKMeans.load(tmp_path / f"{value}")
+    for _ in range(20):
+        model.partial_fit(form(batch[:2] + 1))
+    np.testing.assert_allclose(model.cluster_centers_, 10_000 + 41.5 / 8236, rtol=1e-7)
+    model.cluster_centers_ = np.float32([[0]])
+    assert model.partial_fit(form(np.float32([[8237]]))).cluster_centers_ == 1
+
+
 def test_invalid_parameters_and_inputs_are_rejected(digits):
     for parameters, message in [
         ({"batch_size": 0}, "batch_size=0: expected"),

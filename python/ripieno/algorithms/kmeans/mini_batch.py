@@ -68,8 +68,10 @@ class MiniBatchKMeans(MiniBatchParameters, KMeans):
 
     counts_: NDArray[np.float64]
     n_steps_: int
+    _means: NDArray[np.float64]
     _random_run_count = 3
-    _optional_results = ("assignment_recall_", "inertia_gap_")
+    _private_results = ("_means",)
+    _optional_results = ("_means", "assignment_recall_", "inertia_gap_")
     report_: PlainReport  # type: ignore[assignment]  # the report of KMeans has iterations
 
     @reported
@@ -124,7 +126,7 @@ class MiniBatchKMeans(MiniBatchParameters, KMeans):
             self, X, sample_weight, comm=comm, rows=rows, open=open_rows_or_sparse, reset=is_first
         )
         starts: list[int | NDArray[Any]] | MiniBatchState
-        starts = self._starts(source, comm)[:1] if is_first else MiniBatchState(self.cluster_centers_, self.counts_)
+        starts = self._starts(source, comm)[:1] if is_first else self._state()
         parts = self._run_fit(program.fit_batch, source, weights, self._options_of(starts, comm), comm=comm, rows=rows)
         self._store_model(parts, source, comm if rows == "own" else None)
         self.n_steps_ = 1 if is_first else self.n_steps_ + 1
@@ -142,6 +144,14 @@ class MiniBatchKMeans(MiniBatchParameters, KMeans):
             seed=seed if comm is None else comm.broadcast(seed),
         )
 
+    def _state(self) -> MiniBatchState:
+        """Return the state to continue from; assigned centroids replace the means."""
+        centroids = self.cluster_centers_
+        means = getattr(self, "_means", None)
+        if means is None or not np.array_equal(means.astype(centroids.dtype), centroids):
+            means = centroids.astype(np.float64)
+        return MiniBatchState(means, self.counts_, centroids)
+
     def _own_starts(self, source: Source) -> list[int | NDArray[Any]]:
         if source.row_count is not None:
             check_cluster_count(self.n_clusters, source.row_count)
@@ -153,6 +163,7 @@ class MiniBatchKMeans(MiniBatchParameters, KMeans):
     def _store_model(self, parts: list[MiniBatchPart], source: Source, own: Communicator | None) -> None:
         """Store the result; with own rows, only the labels of this rank of `own`."""
         self.cluster_centers_ = in_input_dtype(parts[0].state.centroids, source)
+        self._means = parts[0].state.means
         self.counts_ = parts[0].state.weight_sums
         self.labels_ = np.concatenate([part.labels for part in (parts if own is None else [parts[own.rank]])])
         self.inertia_ = parts[0].inertia

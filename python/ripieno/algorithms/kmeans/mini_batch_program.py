@@ -37,10 +37,21 @@ SAMPLE_STREAM = 1 << 35
 
 @dataclass(frozen=True)
 class MiniBatchState:
-    """The state after some batches: centroids, (k, d), and the accumulated row weight of each, (k,) float64."""
+    """The state after some batches.
 
-    centroids: NDArray[Any]
+    Parameters
+    ----------
+    means : (k, d) float64
+        Mean of the rows of each centroid. In float32, the steps of later batches would be too small to count.
+    weight_sums : (k,) float64
+        Accumulated weight of these rows.
+    centroids : (k, d)
+        The means in the type of the kernels.
+    """
+
+    means: NDArray[np.float64]
     weight_sums: NDArray[np.float64]
+    centroids: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -105,9 +116,9 @@ def fit(
     ) as checkpoint:
         saved, done = checkpoint.load(), checkpoint.done
         if saved:
-            centroids, weight_sums, trend.state = saved[0]
+            means, weight_sums, trend.state = saved[0]
             checkpoint.check_iteration_limit(done, step_count - 1, f"max_iter={options.max_iter}")
-            state = MiniBatchState(centroids, weight_sums)
+            state = MiniBatchState(means, weight_sums, means.astype(state.centroids.dtype))
         for step in range(done + 1, step_count + 1):
             drawn = np.random.default_rng([BATCH_STREAM, options.seed, step]).integers(rows.total, size=batch_size)
             own = np.sort(rows.places(drawn)[1])
@@ -120,7 +131,7 @@ def fit(
             if step > 1 and ((tol and squared_shift <= tol) or trend.is_over(inertia)):
                 break
             if step < step_count and checkpoint.is_due(step):
-                checkpoint.save(step, (state.centroids, state.weight_sums, trend.state))
+                checkpoint.save(step, (state.means, state.weight_sums, trend.state))
     return replace(_finish(comm, rows, state, step), resumed_from=done or None)
 
 
@@ -153,7 +164,8 @@ def _load_or_seed(
     rows, starts = load(comm, source, weights), options.starts
     if isinstance(starts, MiniBatchState):
         points, centroids = to_kernel_types(rows.points, starts.centroids)
-        return replace(rows, points=points), MiniBatchState(centroids.copy(), starts.weight_sums.copy())
+        state = MiniBatchState(starts.means.copy(), starts.weight_sums.copy(), starts.means.astype(centroids.dtype))
+        return replace(rows, points=points), state
     check_cluster_count(options.n_clusters, rows.total)
     sample = rows
     if options.init_size is not None:
@@ -166,7 +178,8 @@ def _load_or_seed(
     best = 0
     if len(candidates) > 1:
         best = int(np.argmin([_inertia(comm, sample, centroids) for centroids in candidates]))
-    return rows, MiniBatchState(candidates[best], np.zeros(options.n_clusters))
+    centroids = candidates[best]
+    return rows, MiniBatchState(centroids.astype(np.float64), np.zeros(options.n_clusters), centroids)
 
 
 def _start(
@@ -210,11 +223,12 @@ def _update(comm: Communicator, batch: WeightedRows, state: MiniBatchState) -> t
         kernels.assign_accumulate(batch.points, state.centroids, batch.weights, labels, None, threads=comm.threads)
     )
     changed = np.flatnonzero(weight_sums > 0)
-    before = state.centroids[changed].astype(np.float64)
+    before = state.means[changed]
     weighted = before * state.weight_sums[changed, None] + sums[changed]
     state.weight_sums[changed] += weight_sums[changed]
-    state.centroids[changed] = weighted / state.weight_sums[changed, None]
-    shift = state.centroids[changed] - before
+    state.means[changed] = weighted / state.weight_sums[changed, None]
+    state.centroids[changed] = state.means[changed]
+    shift = state.means[changed] - before
     return inertia / max(float(weight_sums.sum()), np.finfo(float).tiny), float(np.sum(shift * shift))
 
 
