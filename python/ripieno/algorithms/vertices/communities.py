@@ -22,8 +22,8 @@ class CommunityDetection(CommunityParameters, VertexEstimator):
     """Communities of a graph by label propagation, with a deterministic rule.
 
     Each vertex begins with a label of its own. In an iteration each vertex takes the most frequent label among its
-    neighbors, or the smallest of several such labels. In a directed graph a neighbor counts once for each edge, in
-    either direction.
+    neighbors, or the first of several such labels in the order of `vertices_`. In a directed graph a neighbor counts
+    once for each edge, in either direction.
 
     Attributes
     ----------
