@@ -5,6 +5,7 @@
 //! boxes. Java frees each box once, when no thread can use it any more. An error is thrown as the corresponding Java
 //! exception.
 
+mod als;
 mod communicator;
 mod errors;
 mod keyed;

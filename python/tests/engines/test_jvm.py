@@ -186,6 +186,25 @@ def test_pagerank_of_java_equals_pythons(ranks, size):
         assert {line.split()[0] for line in lines} == {str(model.n_iter_)}
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_als_of_java_finds_the_optimum_of_pythons(ranks, size):
+    state, rows = 7, []
+    for user in range(60):
+        for item in range(40):
+            state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+            if (state >> 8) % 5 < 3:
+                rating = 1 + user % 5 + user % 3 * (item % 4) + ((state >> 16) % 8) / 8
+                rows.append((user * 1_000_000_007, item - 20, rating))
+    users, items, ratings = (np.array(column) for column in zip(*rows, strict=True))
+    java = [ranks(rank, size, "als") for rank in range(size)]
+    printed = [_output_lines(process) for process in java]
+    # The initial factors differ; both fits converge to the same optimum.
+    model = rp.ALS(rank=2, max_iter=150, reg=0.1, random_state=0).fit((users, items, ratings))
+    expected = [model.objective_, np.square(model.user_factors_).sum(), np.square(model.item_factors_).sum()]
+    for (line,) in printed:
+        assert [float(number) for number in line.split()] == pytest.approx(expected, rel=1e-4)
+
+
 def test_a_rank_that_is_killed_is_named_to_ranks_of_java(ranks):
     size = 3
     java = [ranks(rank, size, "failing") for rank in range(size)]
@@ -227,17 +246,20 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
         found = [float(pair.split("=")[1]) for pair in line.split()[1:]]
         assert found == pytest.approx(ranks, abs=1e-9)
     assert printed[15] == "pagerank srcCol=from: expected one of src, to"
-    assert printed[16] == "arrow true column 0 has 1 nulls: expected none"
-    assert "expected vectors" in printed[17] and "expected one of features" in printed[18]
+    rmse, peer_rmse = (float(number) for number in printed[16].split()[1:])
+    assert rmse == pytest.approx(peer_rmse, rel=0.1) and rmse < 1
+    assert printed[17:20] == ["als NaN 0", "als true 2", "als true"]
+    assert printed[20] == "arrow true column 0 has 1 nulls: expected none"
+    assert "expected vectors" in printed[21] and "expected one of features" in printed[22]
     # Spark itself would ask for the slots for ten minutes.
     few = re.fullmatch(
-        r"slots (\d+) Spark has too few slots for 99 ranks: 4 in all; request fewer workers, .*", printed[19]
+        r"slots (\d+) Spark has too few slots for 99 ranks: 4 in all; request fewer workers, .*", printed[23]
     )
-    assert few is not None and int(few[1]) < 60, printed[19]
-    assert printed[20] == "failed true"
+    assert few is not None and int(few[1]) < 60, printed[23]
+    assert printed[24] == "failed true"
     if master != "local[4]":
         # An executor is lost; the remaining ranks do not wait for its ranks' heartbeat timeout.
-        assert int(printed[21].removeprefix("killed ")) < 60
+        assert int(printed[25].removeprefix("killed ")) < 60
 
 
 KINDS = {
@@ -252,6 +274,7 @@ KINDS = {
     "weighted",
     "missing",
     "pagerank",
+    "als",
     "arrow",
     "refused",
     "slots",

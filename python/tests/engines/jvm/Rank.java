@@ -2,6 +2,8 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HexFormat;
+import org.ripieno.ALS;
+import org.ripieno.ALSModel;
 import org.ripieno.Communicator;
 import org.ripieno.KMeans;
 import org.ripieno.KMeansModel;
@@ -24,6 +26,7 @@ public final class Rank {
         case "sums" -> sums(comm);
         case "kmeans" -> kmeans(comm);
         case "pagerank" -> pagerank(comm);
+        case "als" -> als(comm);
         default -> failing(comm);
       }
     }
@@ -75,6 +78,44 @@ public final class Rank {
   }
 
   /** Draws the edges of the test, with parallel edges, loops and vertices without out-edges. */
+  /** Prints the objective, and the sums of the squared factors of users and items. */
+  private static void als(Communicator comm) {
+    int userCount = 60;
+    int itemCount = 40;
+    int count = 0;
+    long[] users = new long[userCount * itemCount];
+    long[] items = new long[users.length];
+    float[] ratings = new float[users.length];
+    long state = 7;
+    for (int user = 0; user < userCount; user++) {
+      for (int item = 0; item < itemCount; item++) {
+        state = (state * 1103515245 + 12345) & 0x7fffffff;
+        if ((state >> 8) % 5 < 3 && count % comm.size() == comm.rank()) {
+          users[count / comm.size()] = user * 1_000_000_007L;
+          items[count / comm.size()] = item - 20;
+          ratings[count / comm.size()] = 1 + user % 5 + user % 3 * (item % 4) + ((state >> 16) % 8) / 8f;
+        }
+        count += (state >> 8) % 5 < 3 ? 1 : 0;
+      }
+    }
+    int own = (count + comm.size() - 1 - comm.rank()) / comm.size();
+    ALSModel model =
+        new ALS()
+            .setRank(2)
+            .setMaxIter(150)
+            .setReg(0.1)
+            .fit(comm, Arrays.copyOf(users, own), Arrays.copyOf(items, own), Arrays.copyOf(ratings, own));
+    double[] squares = new double[2];
+    for (float factor : model.userFactors()) {
+      squares[0] += factor * factor;
+    }
+    for (float factor : model.itemFactors()) {
+      squares[1] += factor * factor;
+    }
+    comm.allreduce(squares, Op.SUM);
+    System.out.println(model.objectives()[149] + " " + squares[0] + " " + squares[1]);
+  }
+
   private static void pagerank(Communicator comm) {
     int count = 3000;
     long[] sources = new long[count];

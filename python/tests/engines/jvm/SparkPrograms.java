@@ -1,5 +1,8 @@
+import static org.apache.spark.sql.functions.avg;
 import static org.apache.spark.sql.functions.col;
 import static org.apache.spark.sql.functions.lit;
+import static org.apache.spark.sql.functions.max;
+import static org.apache.spark.sql.functions.size;
 import static org.apache.spark.sql.functions.when;
 
 import java.nio.file.Path;
@@ -21,6 +24,7 @@ import org.apache.spark.ml.clustering.KMeansSummary;
 import org.apache.spark.ml.feature.VectorAssembler;
 import org.apache.spark.ml.linalg.Vector;
 import org.apache.spark.ml.param.ParamMap;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -38,6 +42,8 @@ import org.ripieno.Points;
 import org.ripieno.TooFewSlotsException;
 import org.ripieno.spark.ArrowPoints;
 import org.ripieno.spark.Ripieno;
+import org.ripieno.spark.RipienoALS;
+import org.ripieno.spark.RipienoALSModel;
 import org.ripieno.spark.RipienoKMeans;
 import org.ripieno.spark.RipienoKMeansModel;
 import org.ripieno.spark.RipienoPageRank;
@@ -61,6 +67,7 @@ public final class SparkPrograms {
       shared(spark);
       clusters(spark, words[0]);
       pagerank(spark, words[0]);
+      als(spark, words[0]);
       arrow();
       refused(spark);
       slots(spark);
@@ -192,6 +199,55 @@ public final class SparkPrograms {
     } catch (IllegalArgumentException described) {
       System.out.println("pagerank " + described.getMessage());
     }
+  }
+
+  private static void als(SparkSession spark, String folder) throws Exception {
+    Column user = col("id").divide(30).cast("int");
+    Column item = col("id").mod(30);
+    Column rating = user.mod(4).plus(1).multiply(item.mod(5).plus(1)).plus(user.plus(item).mod(3)).cast("float");
+    Dataset<Row> ratings =
+        spark
+            .range(1200)
+            .filter(col("id").mod(7).notEqual(0))
+            .select(user.as("user"), item.cast("int").as("item"), rating.as("rating"));
+    RipienoALS ours = new RipienoALS().setRank(3).setMaxIter(10).setRegParam(0.01).setWorkers(2).setSeed(1);
+    org.apache.spark.ml.recommendation.ALS peer =
+        new org.apache.spark.ml.recommendation.ALS()
+            .setRank(3)
+            .setMaxIter(10)
+            .setRegParam(0.01)
+            .setNumBlocks(2)
+            .setSeed(1);
+    String path = Path.of(folder, "als").toString();
+    ours.fit(ratings).write().overwrite().save(path);
+    RipienoALSModel model = RipienoALSModel.load(path);
+    System.out.println("als " + error(model.transform(ratings)) + " " + error(peer.fit(ratings).transform(ratings)));
+
+    Dataset<Row> unknown = spark.range(1).select(lit(-3).as("user"), lit(2).as("item"));
+    System.out.println(
+        "als "
+            + model.transform(unknown).first().getFloat(2)
+            + " "
+            + model.copy(ParamMap.empty().put(model.coldStartStrategy(), "drop")).transform(unknown).count());
+    Dataset<Row> all = spark.range(30).select(lit(5).as("user"), col("id").as("item"));
+    float best = model.transform(all).agg(max("prediction")).first().getFloat(0);
+    Row first =
+        model
+            .recommendForAllUsers(2)
+            .filter(col("user").equalTo(5))
+            .select(col("recommendations").getItem(0).getField("rating"), size(col("recommendations")))
+            .first();
+    System.out.println("als " + (first.getFloat(0) == best) + " " + first.getInt(1));
+    try {
+      ours.fit(ratings.withColumn("rating", when(col("item").equalTo(3), null).otherwise(col("rating"))));
+    } catch (Exception missing) {
+      System.out.println("als " + missing.getMessage().contains("a rating has a null"));
+    }
+  }
+
+  private static double error(Dataset<Row> predicted) {
+    Column difference = col("rating").minus(col("prediction"));
+    return Math.sqrt(predicted.agg(avg(difference.multiply(difference))).first().getDouble(0));
   }
 
   private static String saved(RipienoKMeans estimator, String path) throws Exception {

@@ -151,4 +151,27 @@ final class Native {
       double[] centroids,
       int[] labels,
       double[] totals);
+
+  static native void solveFactors(
+      long starts,
+      long startsBytes,
+      long columns,
+      long columnsBytes,
+      long values,
+      long valuesBytes,
+      long factors,
+      long factorsBytes,
+      int rank,
+      float reg,
+      float alpha,
+      long gram,
+      long gramBytes,
+      int conjugateSteps,
+      int threads,
+      long out,
+      long outBytes,
+      double[] totals);
+
+  static native void scatterMatrix(
+      long factors, long factorsBytes, int rank, double anchor, int threads, long out, long outBytes);
 }

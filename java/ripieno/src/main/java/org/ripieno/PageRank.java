@@ -60,24 +60,14 @@ public final class PageRank implements Serializable {
    */
   public PageRankModel fit(Communicator comm, long[] sources, long[] targets, double[] weights) {
     check(comm, sources, targets, weights);
-    int edgeCount = sources.length;
-    long[] counts = new long[comm.size()];
-    int[] places = places(sources, comm.size(), counts);
-    long[] ownSources = comm.alltoall(ordered(sources, places), counts);
-    long[] ownTargets = comm.alltoall(ordered(targets, places), counts);
-    double[] ownWeights = null;
-    if (weights != null) {
-      double[] sent = new double[edgeCount];
-      for (int edge = 0; edge < edgeCount; edge++) {
-        sent[places[edge]] = weights[edge];
-      }
-      ownWeights = comm.alltoall(sent, counts);
-    }
+    Owners owners = new Owners(comm, sources);
+    long[] ownSources = owners.deliver(sources);
+    long[] ownTargets = owners.deliver(targets);
+    double[] ownWeights = weights == null ? null : owners.deliver(weights);
 
-    long[] reached = distinct(ownTargets);
-    counts = new long[comm.size()];
-    long[] received = comm.alltoall(ordered(reached, places(reached, comm.size(), counts)), counts);
-    long[] vertices = distinct(LongStream.concat(Arrays.stream(ownSources), Arrays.stream(received)).toArray());
+    long[] reached = Owners.distinct(ownTargets);
+    long[] received = new Owners(comm, reached).deliver(reached);
+    long[] vertices = Owners.distinct(LongStream.concat(Arrays.stream(ownSources), Arrays.stream(received)).toArray());
     Edges edges = new Edges(vertices, reached, ownSources, ownTargets, ownWeights);
     long vertexCount = comm.allreduce(new long[] {vertices.length}, Op.SUM)[0];
     SparseReduction.Options options = new SparseReduction.Options().missingIsZero(true);
@@ -135,37 +125,6 @@ public final class PageRank implements Serializable {
         throw new InputException(problems[problem]);
       }
     }
-  }
-
-  /** Return the place of each id when ids are ordered by their owner, and count the ids of each owner. */
-  private static int[] places(long[] ids, int size, long[] counts) {
-    int[] owners = new int[ids.length];
-    for (int at = 0; at < ids.length; at++) {
-      // Fibonacci hashing spreads ids with a common stride.
-      owners[at] = (int) Math.floorMod((ids[at] * 0x9E3779B97F4A7C15L) >>> 32, (long) size);
-      counts[owners[at]]++;
-    }
-    int[] next = new int[size];
-    for (int owner = 1; owner < size; owner++) {
-      next[owner] = next[owner - 1] + (int) counts[owner - 1];
-    }
-    int[] places = new int[ids.length];
-    for (int at = 0; at < ids.length; at++) {
-      places[at] = next[owners[at]]++;
-    }
-    return places;
-  }
-
-  private static long[] ordered(long[] values, int[] places) {
-    long[] ordered = new long[values.length];
-    for (int at = 0; at < values.length; at++) {
-      ordered[places[at]] = values[at];
-    }
-    return ordered;
-  }
-
-  private static long[] distinct(long[] ids) {
-    return Arrays.stream(ids).sorted().distinct().toArray();
   }
 
   /** The edges from the vertices of this rank to the vertices that they reach. */

@@ -4,7 +4,6 @@ import static org.apache.spark.sql.functions.col;
 import static org.apache.spark.sql.functions.lit;
 
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.stream.DoubleStream;
 import java.util.stream.LongStream;
@@ -128,25 +127,12 @@ public class RipienoPageRank extends Transformer implements DefaultParamsWritabl
 
   @Override
   public StructType transformSchema(StructType schema) {
-    checkColumn(schema, srcCol, "byte, short, int or long", List.of("tinyint", "smallint", "int", "bigint"));
-    checkColumn(schema, dstCol, "byte, short, int or long", List.of("tinyint", "smallint", "int", "bigint"));
+    TableColumns.check(schema, srcCol, $(srcCol), TableColumns.INTEGERS);
+    TableColumns.check(schema, dstCol, $(dstCol), TableColumns.INTEGERS);
     if (isDefined(weightCol)) {
-      checkColumn(
-          schema, weightCol, "numbers", List.of("tinyint", "smallint", "int", "bigint", "float", "double"));
+      TableColumns.check(schema, weightCol, $(weightCol), TableColumns.NUMBERS);
     }
     return RANKS;
-  }
-
-  private void checkColumn(StructType schema, Param<String> column, String expected, List<String> types) {
-    String name = $(column);
-    if (!Arrays.asList(schema.fieldNames()).contains(name)) {
-      throw new IllegalArgumentException(
-          column.name() + "=" + name + ": expected one of " + String.join(", ", schema.fieldNames()));
-    }
-    String type = schema.apply(name).dataType().simpleString();
-    if (!types.contains(type)) {
-      throw new IllegalArgumentException("column " + name + " is of type " + type + ": expected " + expected);
-    }
   }
 
   @Override
