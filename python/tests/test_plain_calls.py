@@ -173,20 +173,22 @@ def divided(comm):
     """Check calls whose rows are divided by counts. Tuples of counts and other dtypes do not use the fast path."""
     world, rank = comm.world_size, comm.rank
     for dtype in DTYPES:
-        for counts in ([1] * world, list(range(world)), [3] + [0] * (world - 1)):
+        for counts in ([1] * world, list(range(world)), [3] + [0] * (world - 1), [9000] * world):
             every = [np.arange(sum(counts)).astype(dtype) + np.array(each, dtype) for each in range(world)]
             ends = np.cumsum(counts)[:-1]
             parts = [np.split(rows, ends) for rows in every]
             own = [each[rank] for each in parts]
             root = sum(counts) % world
             gathered = np.concatenate([parts[each][each] for each in range(world)])
+            mine = parts[rank][rank].copy()
+            mine.flags.writeable = False
             for kind in (list, tuple, list if rank % 2 else tuple):
                 given = kind(counts)
                 out = np.empty_like(every[0])
                 assert comm.allgather(parts[rank][rank].copy(), out=out, counts=given) is out
                 np.testing.assert_array_equal(out, gathered)
                 out[:] = 0
-                found = comm.gather(parts[rank][rank], root, out=out if rank == root else None, counts=given)
+                found = comm.gather(mine, root, out=out if rank == root else None, counts=given)
                 assert (found is out) == (rank == root) and (found is None) == (rank != root)
                 np.testing.assert_array_equal(out, gathered if rank == root else 0 * out)
                 part = np.empty_like(own[rank])

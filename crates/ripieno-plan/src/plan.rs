@@ -4,8 +4,11 @@
 //! operation may reach a byte as soon as every earlier operation on this byte has passed it.
 
 use crate::rows::Rows;
-use crate::span::Span;
+use crate::span::{Buffer, Span};
 use alloc::vec::Vec;
+
+/// Alignment of spans that move to scratch memory: a cache line.
+const ALIGNMENT_BYTES: usize = 64;
 
 /// Operations that combine two elements. All are associative up to rounding, and all except [`Op::Function`] are
 /// commutative.
@@ -177,6 +180,20 @@ impl Operation {
         }
     }
 
+    /// Return the operation with `place` applied to each span.
+    fn with_spans(mut self, place: impl Fn(Span) -> Span) -> Operation {
+        match &mut self {
+            Operation::Send { span, .. }
+            | Operation::Receive { span, .. }
+            | Operation::Reduce { span, .. }
+            | Operation::Fill { span, .. } => *span = place(*span),
+            Operation::Copy { from, to, .. } | Operation::Combine { from, to, .. } => {
+                (*from, *to) = (place(*from), place(*to));
+            }
+        }
+        self
+    }
+
     /// Whether the operation stays inside the rank.
     pub fn is_local(&self) -> bool {
         matches!(self, Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. })
@@ -280,6 +297,45 @@ impl Plan {
             }
         }
         self
+    }
+
+    /// Return this plan for a main buffer that has only `part` of the layout.
+    ///
+    /// If the plan uses other parts, too, it runs in scratch memory. A part that the plan writes is copied from there
+    /// after the last operation, and any other part is copied to there before the first operation.
+    pub fn on_part(self, part: Span) -> Plan {
+        let is_inside = |span: Span| span.start_bytes >= part.start_bytes && span.end_bytes() <= part.end_bytes();
+        let is_on_part = |span: Span| span.buffer != Buffer::MAIN || span.length_bytes == 0 || is_inside(span);
+        let own = part.placed(Buffer::MAIN, 0);
+        if self.spans().all(is_on_part) {
+            return self.with_spans(|span| match span.buffer {
+                Buffer::MAIN if span.length_bytes == 0 => own.elements(0, 0),
+                Buffer::MAIN => span.placed(Buffer::MAIN, span.start_bytes - part.start_bytes),
+                _ => span,
+            });
+        }
+        let ends = self.spans().filter(|span| span.buffer == Buffer::SCRATCH).map(|span| span.end_bytes());
+        let first_bytes = ends.max().unwrap_or(0).next_multiple_of(ALIGNMENT_BYTES);
+        let in_scratch = |span: Span| match span.buffer {
+            Buffer::MAIN => span.placed(Buffer::SCRATCH, first_bytes + span.start_bytes),
+            _ => span,
+        };
+        let is_result = self.operations.iter().filter_map(Operation::writes).any(|span| span.overlaps(&part));
+        let (mut moved, mut copy) = (self.with_spans(in_scratch), Plan::new());
+        if is_result {
+            moved.copy(in_scratch(part), own);
+            return moved;
+        }
+        copy.copy(own, in_scratch(part));
+        copy.then(moved)
+    }
+
+    fn spans(&self) -> impl Iterator<Item = Span> + '_ {
+        self.operations.iter().flat_map(|operation| operation.reads().into_iter().chain(operation.writes()))
+    }
+
+    fn with_spans(self, place: impl Fn(Span) -> Span) -> Plan {
+        Plan { operations: self.operations.into_iter().map(|operation| operation.with_spans(&place)).collect() }
     }
 
     /// Return the operations in order.

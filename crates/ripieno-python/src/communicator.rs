@@ -477,7 +477,7 @@ impl Communicator {
         signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
-        let (bytes, only_reads) = (ArrayBytes::of(main)?, task.only_reads(self.rank));
+        let (bytes, only_reads) = (ArrayBytes::of(main)?, self.inner.only_reads(task, main.len()));
         let shape = match signature {
             Some(signature) => ElementShape::Described(signature),
             None if main.ndim() == 1 => ElementShape::Line,

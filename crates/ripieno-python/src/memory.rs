@@ -18,13 +18,11 @@ pub struct Memory {
 /// Take `length_bytes` bytes with unspecified content, from the pool if possible.
 #[pyfunction]
 pub fn pooled(length_bytes: usize) -> PyResult<Memory> {
-    Ok(Memory { buffer: take(length_bytes)? })
-}
-
-/// Take a buffer of at least `length_bytes` bytes with unspecified content.
-pub fn take(length_bytes: usize) -> PyResult<PooledBuffer> {
-    POOL.take(length_bytes)
-        .map_err(|error| PyMemoryError::new_err(format!("an array of {length_bytes} bytes in shared memory: {error}")))
+    let taken = POOL.take(length_bytes);
+    let buffer = taken.map_err(|error| {
+        PyMemoryError::new_err(format!("an array of {length_bytes} bytes in shared memory: {error}"))
+    })?;
+    Ok(Memory { buffer })
 }
 
 #[pymethods]

@@ -5,7 +5,6 @@
 
 use crate::arrays::{ArrayBytes, MAX_SHORT_BYTES};
 use crate::communicator::{Communicator, parse_op};
-use crate::memory;
 use crate::plain_leaves::{Leaf, NUMBER_SIGNATURE, copied};
 use crate::signatures;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -114,16 +113,7 @@ impl PlainCalls {
         let Some(counts) = self.counts_of_rows(counts, value, array) else { return Ok(false) };
         let (own, task) = (counts.range(self.own_rank()), CollectiveTask::Gather { chunks: counts.of_ranks(), root });
         if root != self.own_rank() {
-            return self.run_on_scratch(
-                array.py(),
-                &task,
-                value,
-                counts.sum(),
-                |rows, size| {
-                    rows[own.start * size..own.end * size].copy_from_slice(value.read());
-                },
-                |_, _| Ok(()),
-            );
+            return self.run_on_line(array.py(), &task, value, BufferMemory::Read(value.read()));
         }
         let Some((out, _)) = out.and_then(line).filter(|(out, all)| counts.fit(all) && out.element == value.element)
         else {
@@ -146,17 +136,7 @@ impl PlainCalls {
         let Some(counts) = self.counts_of_rows(counts, out, array) else { return Ok(false) };
         let (own, task) = (counts.range(self.own_rank()), CollectiveTask::Scatter { chunks: counts.of_ranks(), root });
         if root != self.own_rank() {
-            return self.run_on_scratch(
-                array.py(),
-                &task,
-                out,
-                counts.sum(),
-                |_, _| (),
-                |rows, size| {
-                    out.write()?.copy_from_slice(&rows[own.start * size..own.end * size]);
-                    Ok(())
-                },
-            );
+            return self.run_on_line(array.py(), &task, out, BufferMemory::Write(out.write()?));
         }
         let values = values.and_then(line_to_read);
         let Some((values, _)) = values.filter(|(values, all)| counts.fit(all) && values.element == out.element) else {
@@ -274,32 +254,6 @@ impl PlainCalls {
         memory: BufferMemory<'_>,
     ) -> PyResult<bool> {
         self.run(py, task, ElementType { element: like.element, shape: ElementShape::Line }, memory)?;
-        Ok(true)
-    }
-
-    /// Run `task` on memory for `length` elements of the type of `like`, between `before` and `after`, which get the
-    /// memory and the size of an element. Ranks of the host can read long memory in place.
-    fn run_on_scratch(
-        &self,
-        py: Python<'_>,
-        task: &CollectiveTask<'_>,
-        like: ArrayBytes,
-        length: usize,
-        before: impl FnOnce(&mut [u8], usize),
-        after: impl FnOnce(&[u8], usize) -> PyResult<()>,
-    ) -> PyResult<bool> {
-        let size = like.element.size_bytes();
-        let (mut short, mut long);
-        let rows = if length * size < MAX_SHORT_BYTES {
-            short = vec![0; length * size];
-            &mut short[..]
-        } else {
-            long = memory::take(length * size)?;
-            &mut long.bytes_mut()[..length * size]
-        };
-        before(rows, size);
-        self.run_on_line(py, task, like, BufferMemory::Write(rows))?;
-        after(rows, size)?;
         Ok(true)
     }
 

@@ -18,9 +18,9 @@ use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::pool::BufferPool;
 use crate::preferred;
 use crate::statistics::Statistics;
-use crate::task::{CollectiveTask, WholeBuffer};
+use crate::task::{self, CollectiveTask, WholeBuffer};
 use ripieno_plan::sparse::design::PacketCurve;
-use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Span, Topology};
 use ripieno_run::recorder::{CollectiveRecord, Reading};
 use ripieno_run::{
     BlockingSection, BufferMemory, Call, CallKind, Element, Executor, Fabric, Header, JobFailure, PairCosts,
@@ -157,6 +157,11 @@ impl Communicator {
     /// set the same curve.
     pub fn keep_packets(&self, packets: PacketCurve) {
         *lock(&self.packets) = Some(packets);
+    }
+
+    /// Return whether a task only reads the first buffer if it has `element_count` elements.
+    pub fn only_reads(&self, task: &CollectiveTask<'_>, element_count: usize) -> bool {
+        task::only_reads(task, self.rank, Span::whole(Buffer::MAIN, element_count, 1))
     }
 
     /// Return the algorithm for calls of `collective` that name none, for a vector (all chunks together) of
@@ -382,8 +387,8 @@ impl Communicator {
         self.in_place(&CollectiveTask::ReduceScatter { chunks: counts, op }, vector, element, algorithm)
     }
 
-    /// Gather the chunks of all ranks on the root. `vector` holds `counts[rank]` elements per rank; on other ranks, the
-    /// other chunks are used as scratch memory.
+    /// Gather the chunks of all ranks on the root. `vector` holds `counts[rank]` elements per rank. Other ranks may pass
+    /// their own chunk alone; in a longer vector, the other chunks are used as scratch memory.
     pub fn gather(
         &self,
         vector: &mut [u8],
@@ -395,8 +400,9 @@ impl Communicator {
         self.in_place(&CollectiveTask::Gather { chunks: counts, root }, vector, element, algorithm)
     }
 
-    /// Send each rank its chunk from the root. `vector` holds `counts[rank]` elements per rank; on other ranks, the
-    /// other chunks are used as scratch memory. The root's vector is only read.
+    /// Send each rank its chunk from the root. `vector` holds `counts[rank]` elements per rank. Other ranks may pass
+    /// memory for their own chunk alone; in a longer vector, the other chunks are used as scratch memory. The root's
+    /// vector is only read.
     pub fn scatter(
         &self,
         vector: BufferMemory<'_>,

@@ -282,32 +282,41 @@ impl CommunicatorState {
         algorithm: Option<&str>,
         [main, output]: &[BufferMemory<'_>; 2],
     ) -> Result<ResolvedCall, Error> {
-        if !task.only_reads(self.group.rank()) {
+        let rank = self.group.rank();
+        let main_span = buffer_span(Buffer::MAIN, main, element)?;
+        if !task::only_reads(task, rank, main_span) {
             check_write("first buffer", main, task)?;
         }
         if task.has_output() {
             check_write("second buffer", output, task)?;
         }
-        let (main, output) = (buffer_span(Buffer::MAIN, main, element)?, buffer_span(Buffer::OUTPUT, output, element)?);
+        let (main, part) = match task::layout_of_part(task, rank, main_span) {
+            Some((layout, part)) => (layout, Some(part)),
+            None => (main_span, None),
+        };
+        let output = buffer_span(Buffer::OUTPUT, output, element)?;
         let extents = TaskExtent::all_of(task);
         task::check(task, &extents, &self.group, [main, output])?;
         let (collective, bytes) = (task.collective(), main.length_bytes);
         let choice = runtime.overrides.choice(collective, algorithm, &self.group, &self.preferred, bytes)?;
         let mut call = task::call(task, element, main.element_count(), &choice, self.group.size());
         let (group, world_ranks, replica) = (&self.group, &*self.world_ranks, self.replica);
-        let schedule =
-            self.schedules.get(call, choice.order, task::plan_extents(task, extents, [main, output]), || {
-                let plan = task::plan(task, choice.algorithm, &group.in_order(choice.order), main, output);
-                let plan = plan.map_err(|unsuitable| {
-                    argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
-                })?;
-                let schedule = in_world(plan, world_ranks, replica);
-                Ok::<_, Error>(match task.collective() {
-                    Collective::PointToPoint => schedule.for_message(),
-                    _ if choice.algorithm.rendezvous => schedule.with_zero_copy(),
-                    _ => schedule,
-                })
+        let plan_extents = task::plan_extents(task, extents, [main, output], part);
+        let schedule = self.schedules.get(call, choice.order, plan_extents, || {
+            let plan = task::plan(task, choice.algorithm, &group.in_order(choice.order), main, output);
+            let mut plan = plan.map_err(|unsuitable| {
+                argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
             })?;
+            if let Some(part) = part {
+                plan = plan.on_part(part);
+            }
+            let schedule = in_world(plan, world_ranks, replica);
+            Ok::<_, Error>(match task.collective() {
+                Collective::PointToPoint => schedule.for_message(),
+                _ if choice.algorithm.rendezvous => schedule.with_zero_copy(),
+                _ => schedule,
+            })
+        })?;
         // Plans do not depend on the signature.
         call.signature = signature(&shape, task::common_counts(&extents), &choice);
         let resolved = ResolvedCall { prepared: PreparedCall::new(self.id, call, schedule)?, choice };

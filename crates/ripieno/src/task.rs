@@ -150,6 +150,29 @@ impl<'a> Extents<WholeBuffer, &[usize], &[(usize, usize)]> for SpanAssigner<'a> 
     }
 }
 
+/// Return the layout of all ranks' chunks and this rank's part of it, if `main` has this part only: in a gather or
+/// scatter, a rank other than the root may pass its own chunk alone.
+#[inline]
+pub(crate) fn layout_of_part(task: &CollectiveTask<'_>, rank: usize, main: Span) -> Option<(Span, Span)> {
+    let (CollectiveTask::Gather { chunks, root } | CollectiveTask::Scatter { chunks, root }) = *task else {
+        return None;
+    };
+    let total = chunks.iter().try_fold(0usize, |sum, count| sum.checked_add(*count))?;
+    let own = *chunks.get(rank).filter(|_| rank != root)?;
+    if own != main.element_count() {
+        return None;
+    }
+    let whole = Span { length_bytes: total.checked_mul(main.element_bytes)?, ..main };
+    Some((whole, whole.elements(chunks[..rank].iter().sum(), own)))
+}
+
+/// Return whether `rank` only reads the first buffer, `main`.
+#[inline]
+pub(crate) fn only_reads(task: &CollectiveTask<'_>, rank: usize, main: Span) -> bool {
+    let gathers_part = matches!(task, CollectiveTask::Gather { .. }) && layout_of_part(task, rank, main).is_some();
+    gathers_part || task.only_reads(rank)
+}
+
 /// Check the arguments, including the `extents` of two buffers, against `group` and the buffers.
 #[inline]
 pub(crate) fn check(
@@ -215,14 +238,17 @@ pub(crate) fn common_counts<'a>(extents: &[TaskExtent<'a>; 2]) -> &'a [usize] {
     }
 }
 
-/// Return the extents that a plan depends on in addition to the call.
+/// Return the extents that a plan depends on in addition to the call. The first buffer has only `part` of the layout, if
+/// this is not `None`.
 #[inline]
 pub(crate) fn plan_extents<'a>(
     task: &CollectiveTask<'a>,
     extents: [TaskExtent<'a>; 2],
     buffers: [Span; 2],
+    part: Option<Span>,
 ) -> [TaskExtent<'a>; 2] {
     match *task {
+        _ if part.is_some() => [extents[0], TaskExtent::One(0)],
         CollectiveTask::PointToPoint { from, .. } => [TaskExtent::One(from), TaskExtent::Whole],
         CollectiveTask::Rotate { .. } => buffers.map(|span| TaskExtent::One(span.element_count())),
         _ => extents,

@@ -4,7 +4,10 @@
 
 use crate::common::{bytes, endpoint_world, mismatch, values, world};
 use ripieno::net::LinkPolicy;
-use ripieno::{Algorithm, BufferMemory, BufferPool, Collective, Communicator, Element, Error, JobFailure, Needs, Op};
+use ripieno::{
+    Algorithm, BufferMemory, BufferPool, Collective, CollectiveTask, Communicator, Element, Error, JobFailure,
+    NO_MEMORY, Needs, Op,
+};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -157,6 +160,51 @@ fn reduce_scatter_and_scatter_return_the_chunk_of_each_rank() {
                 }
             }
         });
+    }
+}
+
+/// Counts per rank: uneven, with empty chunks, and all at one rank.
+fn divisions(p: usize) -> Vec<Vec<usize>> {
+    let alone = |owner| (0..p).map(|rank| if rank == owner { 9000 } else { 0 }).collect();
+    vec![counts(p), vec![3; p], (0..p).map(|rank| rank % 2 * 7).collect(), alone(0), alone(p - 1), vec![0; p]]
+}
+
+#[test]
+fn ranks_other_than_the_root_gather_and_scatter_their_own_chunk_alone() {
+    for p in WORLDS {
+        for counts in divisions(p) {
+            let total: usize = counts.iter().sum();
+            world(p, |comm| {
+                let (rank, own) = (comm.rank(), chunk(&counts, comm.rank()));
+                for root in 0..p {
+                    for algorithm in algorithms_of(Collective::Gather) {
+                        let expected: Vec<i64> =
+                            (0..p).flat_map(|rank| vector(rank, total)[chunk(&counts, rank)].to_vec()).collect();
+                        let mine = bytes(&vector(rank, total)[own.clone()]);
+                        let mut all = bytes(&vec![-1; total]);
+                        all[own.start * 8..own.end * 8].copy_from_slice(&mine);
+                        let memory = match rank == root {
+                            true => BufferMemory::Write(&mut all),
+                            false => BufferMemory::Read(&mine),
+                        };
+                        let task = CollectiveTask::Gather { chunks: &counts, root };
+                        comm.run(&task, Element::I64, algorithm, [memory, NO_MEMORY]).unwrap();
+                        assert!(rank != root || values(&all) == expected, "by {algorithm:?}, counts {counts:?}");
+                    }
+                    for algorithm in algorithms_of(Collective::Scatter) {
+                        let all = bytes(&vector(root, total));
+                        let mut mine = bytes(&vec![-1; own.len()]);
+                        let memory = match rank == root {
+                            true => BufferMemory::Read(&all),
+                            false => BufferMemory::Write(&mut mine),
+                        };
+                        comm.scatter(memory, Element::I64, &counts, root, algorithm).unwrap();
+                        let expected = &vector(root, total)[own.clone()];
+                        assert!(rank == root || values(&mine) == expected, "by {algorithm:?}, counts {counts:?}");
+                    }
+                }
+            });
+        }
     }
 }
 

@@ -84,6 +84,48 @@ fn every_chunk_reaches_its_rank() {
 }
 
 #[test]
+fn ranks_other_than_the_root_need_their_own_chunk_alone() {
+    for algorithm in Algorithm::of(Collective::Gather).chain(Algorithm::of(Collective::Scatter)) {
+        for p in world_sizes(1, COST_WORLD_SIZE_MAX) {
+            for element_count in [2 * p + 3, p / 2, 0] {
+                let layout = DataLayout::even(p, element_count);
+                for root in 0..p {
+                    if let Err(fault) = check_own_chunks(algorithm, &layout, root) {
+                        let collective = algorithm.collective().name();
+                        panic!("{collective} {}, p {p}, root {root}: {fault}", algorithm.name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Check a gather or scatter in which ranks other than the root have their own chunk alone.
+fn check_own_chunks(algorithm: &Algorithm, layout: &DataLayout, root: usize) -> Result<(), PlanFault> {
+    let is_gather = algorithm.collective() == Collective::Gather;
+    let mut plans = layout.plans(algorithm, root);
+    let mut promises = vec![Promise::nothing(); plans.len()];
+    for rank in (0..plans.len()).filter(|&rank| rank != root) {
+        let (chunk, own) = (layout.chunks[rank], layout.chunks[rank].placed(Buffer::MAIN, 0));
+        plans[rank] = std::mem::take(&mut plans[rank]).on_part(chunk);
+        let in_main = |span: &Span| span.buffer == Buffer::MAIN;
+        for operation in plans[rank].operations() {
+            let spans = [operation.reads(), operation.writes()];
+            assert!(
+                spans.iter().flatten().filter(|span| in_main(span)).all(|span| span.end_bytes() <= own.end_bytes())
+            );
+            let changes = operation.writes().is_some_and(|span| in_main(&span) && span.length_bytes > 0);
+            assert!(!(is_gather && changes), "a gather only reads the chunk of another rank");
+        }
+        match is_gather {
+            true => promises[root] = std::mem::take(&mut promises[root]).and(Promise::copy(chunk, rank, own)),
+            false => promises[rank] = Promise::copy(own, root, chunk),
+        }
+    }
+    check(&plans, &promises).map(|_| ())
+}
+
+#[test]
 fn every_chunk_reaches_its_receiver() {
     law(Collective::Alltoall);
 }
