@@ -173,7 +173,7 @@ def divided(comm):
     """Check calls whose rows are divided by counts. Tuples of counts and other dtypes do not use the fast path."""
     world, rank = comm.world_size, comm.rank
     for dtype in DTYPES:
-        for counts in ([1] * world, list(range(world)), [3] + [0] * (world - 1), [9000] * world):
+        for counts in ([1] * world, list(range(world)), [3] + [0] * (world - 1)):
             every = [np.arange(sum(counts)).astype(dtype) + np.array(each, dtype) for each in range(world)]
             ends = np.cumsum(counts)[:-1]
             parts = [np.split(rows, ends) for rows in every]
