@@ -7,16 +7,20 @@ use crate::choice::AlgorithmChoice;
 use crate::elements::{ElementShape, ElementType};
 use crate::task::{CollectiveTask, TaskExtent};
 use ripieno_run::{BufferMemory, Element, PreparedCall};
+use std::ops::Range;
 
-/// Number of slots; the arguments of a call determine its slot.
-const SLOT_COUNT: usize = 16;
+/// Number of sets of slots; the arguments of a call determine its set.
+const SET_COUNT: usize = 16;
+/// Number of slots in a set. With two, a call that alternates with a barrier or a reduction of one number, as in most
+/// loops, is not resolved again and again.
+const SLOTS_PER_SET: usize = 2;
 /// Number of other calls in the same slot after which an entry can be replaced.
 const MISSES_BEFORE_EVICTION: u8 = 16;
 
 /// Resolved calls, at most one per slot.
 #[derive(Default)]
 pub(crate) struct CallCache {
-    slots: [Option<Box<CachedCall>>; SLOT_COUNT],
+    slots: [Option<Box<CachedCall>>; SET_COUNT * SLOTS_PER_SET],
 }
 
 /// The arguments of a call, without the contents of its memory.
@@ -92,12 +96,14 @@ impl<'a> CallKey<'a> {
         })
     }
 
+    /// Return the slots of the call's set.
     #[inline]
-    fn slot(&self) -> usize {
+    fn slots(&self) -> Range<usize> {
         let CallNumbers { kind, from, to, main_bytes, .. } = self.numbers;
         let [collective, op, ..] = kind.to_le_bytes();
         let ranks = from.wrapping_mul(7).wrapping_add(to.wrapping_mul(3));
-        (usize::from(collective) + 5 * usize::from(op) + (main_bytes >> 3)).wrapping_add(ranks) % SLOT_COUNT
+        let set = (usize::from(collective) + 5 * usize::from(op) + (main_bytes >> 3)).wrapping_add(ranks) % SET_COUNT;
+        set * SLOTS_PER_SET..(set + 1) * SLOTS_PER_SET
     }
 
     /// Return an owned copy of the key, with its resolved call.
@@ -169,10 +175,13 @@ impl CallCache {
     /// Look up `key`.
     #[inline]
     pub fn find(&mut self, key: &CallKey<'_>) -> Option<BoundCall> {
-        let slot = key.slot();
-        let cached = self.slots[slot].as_deref_mut().filter(|cached| cached.matches(key))?;
-        cached.misses_left = MISSES_BEFORE_EVICTION;
-        Some(BoundCall { slot, is_brief: cached.resolved.prepared.is_brief() })
+        for slot in key.slots() {
+            if let Some(cached) = self.slots[slot].as_deref_mut().filter(|cached| cached.matches(key)) {
+                cached.misses_left = MISSES_BEFORE_EVICTION;
+                return Some(BoundCall { slot, is_brief: cached.resolved.prepared.is_brief() });
+            }
+        }
+        None
     }
 
     /// Return the call that was found. The cache must not have changed since.
@@ -181,21 +190,20 @@ impl CallCache {
         &self.slots[bound.slot].as_ref().expect("a bound call is in the cache").resolved
     }
 
-    /// Return whether `key`, which was not found, may replace the entry in its slot. Calls that alternate in one
-    /// slot do not evict each other.
-    pub fn may_insert(&mut self, key: &CallKey<'_>) -> bool {
-        match &mut self.slots[key.slot()] {
-            Some(cached) if cached.misses_left > 0 => {
-                cached.misses_left -= 1;
-                false
-            }
-            _ => true,
+    /// Return a slot for `key`, which was not found, if one is empty or may be replaced. Calls that alternate in a slot
+    /// do not evict each other.
+    pub fn free_slot(&mut self, key: &CallKey<'_>) -> Option<usize> {
+        let is_free = |slot: &Option<Box<CachedCall>>| slot.as_ref().is_none_or(|cached| cached.misses_left == 0);
+        let found = key.slots().find(|&slot| is_free(&self.slots[slot]));
+        if found.is_none() {
+            self.slots[key.slots()].iter_mut().flatten().for_each(|cached| cached.misses_left -= 1);
         }
+        found
     }
 
-    /// Store the resolved call of `key`, which may replace the entry in its slot.
-    pub fn insert(&mut self, key: &CallKey<'_>, resolved: ResolvedCall) {
-        self.slots[key.slot()] = Some(Box::new(key.cached(resolved)));
+    /// Store the resolved call of `key` in a free slot.
+    pub fn insert(&mut self, slot: usize, key: &CallKey<'_>, resolved: ResolvedCall) {
+        self.slots[slot] = Some(Box::new(key.cached(resolved)));
     }
 
     /// Remove all entries.

@@ -118,8 +118,10 @@ impl CommunicatorState {
         let key = CallKey::of(task, &elements, algorithm, &memory);
         let resolved = self.resolve(runtime, task, elements, algorithm, &memory)?;
         let ended = self.run_new(runtime, task, &resolved, memory);
-        if let Some(key) = key.filter(|key| self.call_cache.may_insert(key)) {
-            self.call_cache.insert(&key, resolved);
+        if let Some(key) = key
+            && let Some(slot) = self.call_cache.free_slot(&key)
+        {
+            self.call_cache.insert(slot, &key, resolved);
         }
         ended
     }
