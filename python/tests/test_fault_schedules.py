@@ -51,6 +51,9 @@ RUN = [
     "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')",
 ]
 
+#: Scripts import the package under test, and this module.
+PATHS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+
 FAULTS = ("kill", "stop", "exit", "raise", "out of memory", "close descriptors")
 MOMENTS = ("rendezvous", "within calls", "between calls", "end")
 
@@ -356,7 +359,7 @@ def test_after_any_fault_of_a_rank_the_command_ends_in_time_and_reports_it(seed,
     with errors.open("w") as out:
         child = subprocess.Popen(
             [str(each) for each in arguments],
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+            env=os.environ | PATHS,
             stdout=subprocess.DEVNULL,
             stderr=out,
         )
@@ -450,7 +453,7 @@ def test_a_script_with_a_shortage_reports_it_and_leaves_nothing(tmp_path, resour
     folder.mkdir()
     done = subprocess.run(
         [*RUN, "-n", "2", str(script), resource_name, str(folder)],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+        env=os.environ | PATHS,
         capture_output=True,
         text=True,
         timeout=250,
