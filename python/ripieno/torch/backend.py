@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ripieno._types import OpName
 from ripieno.comm.communicator import Communicator
+from ripieno.torch.monitored import monitored_barrier
 from ripieno.torch.sparse import sparse_sum
 from ripieno.torch.tensors import ContiguousTensors, array_of, copy_parts, flat_array_of, flat_length, op_of
 from ripieno.torch.work import RipienoWork, WorkThreads
@@ -44,6 +45,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         self._coalesced: list[RipienoWork] | None = None
         # Number of calls of all ranks that have started.
         self._sequence_number = 0
+        self._monitored_count = 0
 
     def name(self) -> str:
         return "ripieno"
@@ -216,9 +218,13 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         return self._started("barrier", [self._comm.barrier_async()], _nothing, [])
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
-        """Return when every rank has called it; raise `TimeoutError` after the time limit."""
-        work = self.barrier()
-        work.wait(opts.timeout)
+        """Return when every rank has called it; raise `RuntimeError` with the missing ranks after the time limit."""
+        limit_s = opts.timeout.total_seconds()
+        # A negative timeout stands for the timeout of the group.
+        limit_s = self._limit_s if limit_s < 0 else limit_s
+        self._sequence_number += 1
+        self._monitored_count += 1
+        monitored_barrier(self._comm, self._monitored_count, limit_s, wait_all_ranks=wait_all_ranks)
 
     # Coalescing
 

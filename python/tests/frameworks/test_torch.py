@@ -92,6 +92,22 @@ def test_groups_are_split_calls_are_numbered_and_barriers_have_limits(jobs):
     assert jobs(3).run(programs.split) == [(6.0, 1, 2), (3.0, 1, 1), (6.0, 1, 2)]
 
 
+def test_a_monitored_barrier_names_missing_ranks_and_the_job_continues(jobs):
+    failures = [
+        "Rank 1 failed to pass monitoredBarrier in 100 ms",
+        "Ranks 1, 2 failed to pass monitoredBarrier in 100 ms",
+        "Rank 0 timed out in monitoredBarrier after 0 ms; arrived ranks: none",
+    ]
+    late = (
+        "Rank {} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0: "
+    )
+
+    assert jobs(3).run(programs.missed) == [
+        ([*failures, ""], 3.0),
+        *(([*(late.format(rank) + failure for failure in failures), ""], 3.0) for rank in (1, 2)),
+    ]
+
+
 def test_calls_are_checked_without_a_second_process_group(monkeypatch):
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
     with rp.launch(workers=2) as job:

@@ -344,6 +344,30 @@ def split(comm):
         return tensor.item(), number, part.size()
 
 
+def missed(comm):
+    """Return the errors of barriers that rank 0 calls alone at first, and a sum afterwards."""
+
+    def error_of(timeout_s, **options):
+        try:
+            dist.monitored_barrier(timeout=timedelta(seconds=timeout_s), **options)
+        except RuntimeError as error:
+            return str(error)
+        return ""
+
+    with group():
+        errors = []
+        for timeout_s, options in ((0.1, {}), (0.1, {"wait_all_ranks": True}), (0, {})):
+            if comm.rank == 0:
+                errors.append(error_of(timeout_s, **options))
+            dist.barrier()
+            if comm.rank != 0:
+                errors.append(error_of(60))
+        errors.append(error_of(60))
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        return errors, tensor.item()
+
+
 def passed(comm):
     """Return messages requested before a sum and sent after it, and messages sent before it."""
     with group():
