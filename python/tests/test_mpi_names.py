@@ -423,6 +423,18 @@ assert list(values) == [each + 1 for each in range(size) for _ in range(3)]
 # Comparisons are colors
 assert comm.Split(rank == 0, -rank).size == (1 if rank == 0 else size - 1)
 assert comm.Split(np.bool_(rank == 0), np.int8(0)).size == (1 if rank == 0 else size - 1)
+
+# Comparisons are ranks, roots and tags
+assert comm.bcast(rank, root=True) == 1 and comm.reduce(1, root=True) == (size if rank == 1 else None)
+values = np.array([rank])
+comm.Bcast(values, root=True)
+assert values[0] == 1
+if rank < 2:
+    status = MPI.Status()
+    assert comm.sendrecv(rank, dest=not rank, sendtag=True, source=rank == 0, recvtag=True, status=status) == 1 - rank
+    assert (status.source, str(status.tag)) == (1 - rank, "1")
+    comm.send("own", dest=bool(rank), tag=True)
+    assert comm.recv(source=bool(rank), status=status) == "own" and str(status.tag) == "1"
 print("passed", flush=True)
 """
 

@@ -144,9 +144,8 @@ class MessageCalls(CallBase):
                 # Fast path, as in `send`.
                 return objects.receive(native, source)
         if tag is not None:
-            tag = whole_number(
-                "tag", tag, ANY_TAG, TAG_LIMIT - 1, f"expected ANY_TAG or a whole number, 0 … {TAG_LIMIT - 1}"
-            )
+            expected = f"expected ANY_TAG or a whole number, 0 … {TAG_LIMIT - 1}"
+            tag = whole_number("tag", tag, ANY_TAG, TAG_LIMIT - 1, expected, takes_booleans=True)
         if timeout_s is not None and not number("timeout_s", timeout_s, "expected seconds") >= 0:
             raise InputError(f"timeout_s={timeout_s!r}: expected seconds, 0 or more")
         if out is not None:
@@ -207,7 +206,7 @@ class MessageCalls(CallBase):
 
 
 def _checked(tag: int | None) -> int | None:
-    return None if tag is None else whole_number("tag", tag, 0, TAG_LIMIT - 1)
+    return None if tag is None else whole_number("tag", tag, 0, TAG_LIMIT - 1, takes_booleans=True)
 
 
 def _pieces(value: Any, tag: int | None) -> list[tuple[NDArray[Any], str]]:

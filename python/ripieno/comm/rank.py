@@ -284,7 +284,9 @@ class CallBase:
     def _rank(self, name: str, rank: int) -> int:
         if type(rank) is int and 0 <= rank < self.world_size:
             return rank
-        return whole_number(name, rank, 0, self.world_size - 1, f"expected a rank, 0 … {self.world_size - 1}")
+        # Programs compare ranks to select one of two: `root=rank > 0`, `to=not rank`.
+        expected = f"expected a rank, 0 … {self.world_size - 1}"
+        return whole_number(name, rank, 0, self.world_size - 1, expected, takes_booleans=True)
 
     def _other(self, name: str, rank: int) -> int:
         rank = self._rank(name, rank)

@@ -223,7 +223,7 @@ class MpiMessageCalls(MpiRank):
             return _done()
         mailbox = self._comm._mailbox
         if dest == self.rank:
-            message = ReceivedMessage(_copied(obj), dest, tag)
+            message = ReceivedMessage(_copied(obj), self.rank, int(tag))
             mailbox.deliver(message, 0)
             return _until_received(mailbox, message) if is_synchronous else _done()
         if not is_synchronous:
