@@ -119,6 +119,15 @@ def test_a_constructor_refuses_unknown_and_extra_arguments():
         rp.BFS()
 
 
+def test_parameters_of_scikit_learn_with_other_names_are_named():
+    with pytest.raises(TypeError, match=r"argument 'penalty'; instead of penalty, use l1_ratio=1 for 'l1'"):
+        rp.LogisticRegression(penalty="l1")
+    with pytest.raises(TypeError, match=r"argument 'n_jobs'; instead of n_jobs, use workers= and threads="):
+        rp.KMeans(n_jobs=2)
+    with pytest.raises(TypeError, match=r"argument 'penalty'$"):
+        rp.KMeans(penalty="l1")
+
+
 def test_the_page_on_new_estimators_and_parameters_is_true(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs/adding-an-estimator.md").read_text()

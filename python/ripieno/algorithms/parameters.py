@@ -38,6 +38,11 @@ Role = Literal["model", "tuning", "showing", "saving", "running"]
 
 _ROLES: tuple[Role, ...] = get_args(Role)
 _REQUIRED = inspect.Parameter.empty
+#: Parameters of scikit-learn that estimators replace: the name of a replacement, and the remedy for callers.
+_REPLACED = {
+    "n_jobs": ("workers", "workers= and threads="),
+    "penalty": ("l1_ratio", "l1_ratio=1 for 'l1', 0 for 'l2' and between for 'elasticnet'; C=inf for None"),
+}
 
 
 @dataclass(frozen=True)
@@ -206,7 +211,12 @@ def _constructor(parameters: Mapping[str, Parameter], options: Mapping[str, Para
         try:
             bound = signature.bind(self, *args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{type(self).__name__}() {error}") from None
+            remedies = [
+                f"; instead of {name}, use {remedy}"
+                for name, (replacement, remedy) in _REPLACED.items()
+                if name in kwargs and replacement in parameters
+            ]
+            raise TypeError(f"{type(self).__name__}() {error}{''.join(remedies)}") from None
         bound.apply_defaults()
         vars(self).update((name, bound.arguments[name]) for name in parameters)
 
