@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 
+import joblib
 import numpy as np
 import pytest
 import ripieno as rp
@@ -69,7 +70,10 @@ def test_a_restored_model_has_all_results_of_the_fitted_one(name, tmp_path):
     model = fitted(name)
     model.save(tmp_path / "model")
 
-    for restored in (type(model).load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+    joblib.dump(model, tmp_path / "model.joblib")
+    copies = (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model.joblib"))
+
+    for restored in (type(model).load(tmp_path / "model"), *copies):
         for attribute, value in results(model).items():
             found = getattr(restored, attribute)
             assert type(found) is type(value), attribute
@@ -79,6 +83,8 @@ def test_a_restored_model_has_all_results_of_the_fitted_one(name, tmp_path):
                 expected = value.astype(str) if value.dtype.hasobject else value
                 assert found.dtype in (expected.dtype, value.dtype), attribute
     assert "parameters" in (tmp_path / "model/model.json").read_text()
+    for shown in (model, model.report_, *copies):
+        assert len(repr(shown).splitlines()) <= 10
 
 
 def test_a_restored_model_continues_as_the_fitted_one(tmp_path):
