@@ -198,8 +198,9 @@ bench: $(VENV)/.bench $(VENV)/.peers setup ## Run all benchmarks, each with its 
 gallery: setup ## Redraw the pictures of docs/gallery.md
 	$(PYTHON) benches/gallery.py
 
+# With --quiet mkdocs does not count warnings, and --strict has no effect.
 docs: $(VENV)/.docs $(MODULE) ## Build the documentation site from README.md, docs/ and docstrings into target/site
-	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 	@echo target/site/index.html
 
 lock: $(VENV)/.uv ## Update requirements*.lock

@@ -6,6 +6,8 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -201,6 +203,17 @@ def test_a_site_that_is_older_than_a_source_is_not_checked(tmp_path):
 
     assert (missing, fresh) == ("needs the site: make docs", None)
     assert _reason_to_skip(built, pages) == "the site is older than second.md: make docs"
+
+
+def test_a_missing_picture_fails_the_build(tmp_path):
+    pytest.importorskip("mkdocs", reason="needs the packages of make docs")
+    command = re.search(r"-m (mkdocs build.*)", (ROOT / "Makefile").read_text())[1].split()
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump({"site_name": "small", "validation": SITE["validation"]}))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/index.md").write_text("![a picture](lost.png)\n")
+
+    done = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0 and "lost.png" in done.stderr
 
 
 def test_the_site_has_every_page_and_fetches_nothing():
