@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,6 +31,12 @@ def vectors(tmp_path):
 def names_in(folder):
     """Return the names in a folder, including hidden ones."""
     return sorted(entry.name for entry in folder.iterdir())
+
+
+def used_s(pid):
+    """Return the processor time of a process, also of one that has ended and was not waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_clustering_writes_centroids_labels_model_and_report(vectors, tmp_path):
@@ -231,12 +238,40 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, signals, code):
         if line.startswith("iteration"):
             break
 
+    before_s = used_s(process.pid)
     os.killpg(process.pid, signals) if signals == signal.SIGINT else process.send_signal(signals)
 
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    # Processor time does not depend on other programs. On an idle machine it is nearly all of the time to the end.
+    assert used_s(process.pid) - before_s < 0.15
     errors = process.communicate(timeout=250)[1]
     assert process.returncode == code
     assert "Traceback" not in errors
     assert names_in(tmp_path) == ["vectors.npy"]
+
+
+def test_a_command_ends_with_exit_handlers_but_without_deleting_its_objects():
+    program = """
+import atexit, sys, threading, time
+from ripieno.cli import run
+
+class Kept:
+    def __del__(self):
+        print("deleted", flush=True)
+
+kept = Kept()
+atexit.register(print, "exit handler")
+begun = threading.Event()
+threading.Thread(target=lambda: (begun.wait(), print("thread"))).start()
+sys.argv = ["ripieno", "grep", "--no-such-option"]
+sys.stdout.write("buffered ")
+begun.set()
+run()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert done.returncode == 2 and "No such option" in done.stderr
+    assert sorted(done.stdout.split()) == ["buffered", "exit", "handler", "thread"]
 
 
 def test_pictures_become_vectors_and_vectors_clusters_with_a_montage(tmp_path, monkeypatch, capsys):

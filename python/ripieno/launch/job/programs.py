@@ -21,7 +21,7 @@ from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.limits import HEARTBEAT_S
 from ripieno.launch.process.channel import ConnectionClosed
-from ripieno.launch.process.processes import end_fork, flush_output
+from ripieno.launch.process.processes import exit_at_once, flush_output
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
 from ripieno.launch.process.telemetry import Telemetry
@@ -408,10 +408,10 @@ def _call_program(comm: Communicator, call: ProgramCall) -> Any:
         result = call.program(comm, *call.args, **call.kwargs)
     except BaseException as error:
         if os.getpid() != rank_pid:
-            end_fork(error)
+            exit_at_once(error)
         raise
     if os.getpid() != rank_pid:
-        end_fork(None)
+        exit_at_once(None)
     return result
 
 

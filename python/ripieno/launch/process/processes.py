@@ -245,8 +245,8 @@ def _ends(process: Child, deadline: Deadline) -> bool:
                 return False
 
 
-def end_fork(error: BaseException | None) -> NoReturn:
-    """End a process forked from a rank like Python would after `error`, but without the rank's exit handlers."""
+def exit_at_once(error: BaseException | None) -> NoReturn:
+    """End this process like Python would after `error`, but without exit handlers and without deleting its objects."""
     status: Any = 0
     if isinstance(error, SystemExit):
         status = 0 if error.code is None else error.code
