@@ -1,93 +1,98 @@
-"""Signals that end a process arrive although they fall into finalizers or into the start of a child."""
+"""Signals end long native calls: the handler runs after little further processor time, and its exception ends the call.
+
+Processor time does not depend on other programs. On an idle machine it is the time between signal and exception.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
-from contextlib import nullcontext
+import time
 
+import numpy as np
 import pytest
-from ripieno.lab import run as lab_run
-from ripieno.launch.process.interruption import deferred_signals, exit_on_sigterm
+from ripieno import kernels
+from ripieno.algorithms import KMeans
+from ripieno.simulation import Cluster, explain, simulate
+from ripieno.simulation.distribution import distribute
 
-WAIT_S = 60.0
-
-
-class Finalized:
-    """Gets SIGTERM while Python finalizes it."""
-
-    def __del__(self) -> None:
-        signal.raise_signal(signal.SIGTERM)
+#: Seconds of processor time before the signal.
+BEGUN_S = 0.2
+#: Limit of the processor time from the signal to the exception, in seconds.
+ANSWER_S = 0.3
 
 
-def test_sigterm_in_a_finalizer_still_ends_the_process(monkeypatch):
-    reported = []
-    monkeypatch.setattr(sys, "unraisablehook", reported.append)
-    with pytest.raises(SystemExit) as exited, exit_on_sigterm():
-        Finalized()
-        threading.Event().wait(WAIT_S)
-        pytest.fail("the signal was lost")
-    assert exited.value.code == 143
-    assert not reported and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+class HandlerError(Exception):
+    """The exception of a signal handler."""
 
 
-def test_other_errors_of_finalizers_are_reported_as_before(monkeypatch):
-    reported = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: reported.append(unraisable.exc_type))
+@pytest.fixture
+def handled():
+    """Raise an exception in the handler of SIGUSR1."""
 
-    class Exiting:
-        def __del__(self) -> None:
-            sys.exit(3)
+    def end(*_):
+        raise HandlerError
 
-    with exit_on_sigterm():
-        Exiting()
-    assert reported == [SystemExit]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_handled_signals_wait_for_the_end_of_a_critical_section(number):
-    done = []
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with exit_on_sigterm(), pytest.raises((SystemExit, KeyboardInterrupt)), deferred_signals():
-            signal.raise_signal(number)
-            done.append(number)
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    assert done == [number]
+    before = signal.signal(signal.SIGUSR1, end)
+    yield
+    signal.signal(signal.SIGUSR1, before)
 
 
-def test_unhandled_signals_are_not_deferred():
-    source = (
-        "import signal; from ripieno.launch.process.interruption import deferred_signals\n"
-        "with deferred_signals():\n    signal.raise_signal(signal.SIGTERM)\nprint('continued')\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert (ended.returncode, ended.stdout) == (-signal.SIGTERM, "")
+@pytest.fixture(scope="module")
+def points():
+    return np.random.default_rng(0).random((200_000, 32), np.float32)
 
 
-def test_a_rank_of_a_lab_that_starts_when_sigterm_arrives_is_reaped(monkeypatch):
-    """Otherwise the PID namespace of the run does not end."""
-    start, children = subprocess.Popen._execute_child, []
+def assign(points):
+    """Compare all points with all centroids, in one call of some seconds."""
+    kernels.assign(np.tile(points, (4, 1)), points[:5000], np.empty(4 * len(points), np.int32))
 
-    def start_and_signal(child, *arguments):
-        start(child, *arguments)
-        children.append(child.pid)
-        if len(children) == 2:
-            signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(subprocess.Popen, "_execute_child", start_and_signal)
-    monkeypatch.setattr(lab_run.kernel, "inside", lambda _: nullcontext())
-    monkeypatch.setattr(lab_run.kernel, "new_pid_namespace", nullcontext)
-    program = lab_run.LabProgram(["sleep", "600"], [lab_run.LabHost("h0", "127.0.0.1", 0, 0)], ranks_per_host=3)
+def cluster(points):
+    KMeans(5000, init="random", threads=1).fit(points)
 
-    with pytest.raises(SystemExit), exit_on_sigterm():
-        lab_run.run(program, lambda host: host.name, lambda _, command: list(command))
 
-    assert len(children) >= 2
-    for pid in children:
-        with pytest.raises(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+def multiply(points):
+    """Add the products of 1,600 columns, in one call of some seconds."""
+    rows = np.tile(points[:20_000], (1, 50))
+    kernels.add_products(rows, None, None, np.zeros(1600), np.zeros((1600, 1600)), dtype=np.dtype(np.float64))
+
+
+LONG_CALLS = {
+    "assign": assign,
+    "kmeans": cluster,
+    "products": multiply,
+    "distribute": lambda _: distribute(Cluster(nodes=128), nbytes=64 << 20, algorithm="bittorrent"),
+    "simulate": lambda _: simulate("allreduce", Cluster(nodes=1000, racks=10), nbytes=1 << 30, algorithm="ring"),
+    "explain": lambda _: [explain("allreduce", Cluster(nodes=1000), nbytes=1 << 20) for _ in range(100)],
+}
+
+
+@pytest.mark.parametrize("call", LONG_CALLS.values(), ids=LONG_CALLS)
+def test_an_exception_of_a_signal_handler_ends_a_long_call(handled, points, call):
+    sent_s = []
+
+    def interrupt():
+        begin_s = time.process_time()
+        while time.process_time() - begin_s < BEGUN_S:
+            time.sleep(0.01)
+        sent_s.append(time.process_time())
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(HandlerError):
+        call(points)
+    assert time.process_time() - sent_s[0] < ANSWER_S
+    thread.join()
+
+
+def test_kernels_compute_after_an_interruption(handled, points):
+    threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGUSR1]).start()
+    with pytest.raises(HandlerError):
+        while True:
+            assign(points)
+    labels = np.empty(3, np.int32)
+    kernels.assign(np.array([[0.0], [4.0], [9.0]]), np.array([[0.0], [8.0]]), labels, threads=2)
+    assert labels.tolist() == [0, 0, 1]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
-import signal
-import threading
 import time
 import tomllib
 from collections import defaultdict
@@ -34,7 +31,6 @@ from ripieno.simulation import (
     strategy_table,
 )
 from ripieno.simulation.curves import price_curves
-from ripieno.simulation.distribution import distribute
 from ripieno.simulation.reproduction import ASSUMPTION, Kind
 from ripieno.units import bits_per_s, seconds_of
 from varied import exhaustively
@@ -124,31 +120,6 @@ def test_a_cluster_of_100_000_nodes_is_simulated(capsys):
     found = printed(capsys, *words, "--bytes", "1GiB", "--algorithm", "chain")
 
     assert found["message_count"] == 99_999 and found["bytes"]["uplink"] == 2399 * GIB
-
-
-@pytest.mark.parametrize(
-    "simulation",
-    [
-        lambda: distribute(Cluster(nodes=128), nbytes=64 << 20, algorithm="bittorrent"),
-        lambda: simulate("allreduce", Cluster(nodes=1000, racks=10), nbytes=1 << 30, algorithm="ring"),
-        lambda: [explain("allreduce", Cluster(nodes=1000), nbytes=1 << 20) for _ in range(100)],
-    ],
-    ids=["distribute", "simulate", "explain"],
-)
-def test_an_exception_of_a_signal_handler_ends_a_long_simulation(simulation):
-    class HandlerError(Exception):
-        pass
-
-    def end(*_):
-        raise HandlerError
-
-    before = signal.signal(signal.SIGUSR1, end)
-    try:
-        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR1]).start()
-        with pytest.raises(HandlerError):
-            simulation()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
 
 
 def test_an_explanation_of_many_ranks_prices_plans_that_are_too_large():

@@ -23,6 +23,7 @@ mod regions;
 
 use crate::accumulate::{accumulate, accumulate_share};
 use crate::distances::squared_distance;
+use crate::interruption;
 use crate::panels::{Panels, PointTransform, ScoreForm};
 use crate::phased::Phased;
 use crate::simd::{FEW_COLUMNS, Lanes, Nearest, NearestRows, ROW_STEP, TileFilter, Vector, VectorJob};
@@ -93,7 +94,7 @@ fn assign_accumulate_in_phases<P: Point>(
         let mut scratch = search.scratch();
         loop {
             let block = next.fetch_add(1, Ordering::Relaxed);
-            if block >= block_inertias.len() {
+            if member.is_cancelled() || block >= block_inertias.len() {
                 break;
             }
             let rows = block * search.block_rows..points.rows().min((block + 1) * search.block_rows);
@@ -103,6 +104,7 @@ fn assign_accumulate_in_phases<P: Point>(
                 (labels.part(rows), distances, &mut block_inertias.part(block..block + 1)[0])
             };
             *inertia = search.weighted_block(block, labels, distances, weights, &mut scratch, threads);
+            interruption::poll();
         }
         drop(scratch);
         member.wait();

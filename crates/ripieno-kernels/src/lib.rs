@@ -34,6 +34,8 @@
 //! assert_eq!((centroids, moved.squared_shift), ([0.0, 1.0, 10.0, 0.0], 2.0));
 //! ```
 //!
+//! [`interruptible`] ends kernels between two parts of their work.
+//!
 //! This crate has no communication and no I/O. Shapes that do not fit are a broken invariant of the caller: the
 //! functions panic.
 
@@ -44,6 +46,7 @@ mod check;
 mod distances;
 mod forces;
 pub mod graph;
+mod interruption;
 pub mod keyed;
 mod logistic;
 mod matrix;
@@ -69,6 +72,7 @@ pub use assign::{
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
 pub use forces::{Attraction, BlockShare, attraction, barnes_hut, fixed_point_scale, repulsion};
+pub use interruption::{Interrupted, interruptible};
 pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
 pub use pairs::{Dissimilarity, MOST_DIMENSIONS, PairData, guttman, weighted_differences};

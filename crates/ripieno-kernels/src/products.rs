@@ -11,6 +11,7 @@
 //! Cost: `n·d²` operations for the scatter matrix; tiles on the diagonal are computed completely.
 //! Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008.
 
+use crate::interruption;
 use crate::panels::PanelLine;
 use crate::simd::{ProductSums, Vector, VectorJob};
 use crate::{Centroid, Matrix, Point, Threads};
@@ -339,6 +340,7 @@ impl<T: Centroid, P: Point> Tiles<'_, T, P> {
         let mut lines = [PanelLine::default(); MANY_ROWS * VECTORS];
         let tile = &mut values_mut(&mut lines)[..ROWS * panel];
         for first in (0..rows.points.rows()).step_by(DEPTH) {
+            interruption::poll();
             let chunk = rows.range(first..rows.points.rows().min(first + DEPTH));
             let depth = chunk.points.rows();
             for at in band.start..width.div_ceil(panel) {

@@ -1,6 +1,7 @@
 //! The threads of one rank, and a parallel loop over parts of the work.
 
 use crate::Simd;
+use crate::interruption;
 use crate::team::{self, TeamThread};
 use std::sync::Mutex;
 
@@ -108,10 +109,13 @@ impl Threads {
         let threads = self.worth(parts.len(), operations);
         let parts = Mutex::new(parts.into_iter());
         let next = || parts.lock().expect("taking a part does not panic").next();
-        threads.run(|_| {
+        threads.run(|member| {
             let mut scratch = scratch();
-            while let Some(part) = next() {
+            while !member.is_cancelled()
+                && let Some(part) = next()
+            {
                 work(&mut scratch, part);
+                interruption::poll();
             }
         });
     }

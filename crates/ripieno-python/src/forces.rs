@@ -30,7 +30,7 @@ fn repulsion(
 ) -> PyResult<()> {
     let (index, count) = share;
     let (all, out) = (positions(&all)?, out.as_slice_mut()?);
-    with_threads(py, threads, |threads| ripieno_kernels::repulsion(all, BlockShare { index, count }, out, threads));
+    with_threads(py, threads, |threads| ripieno_kernels::repulsion(all, BlockShare { index, count }, out, threads))?;
     Ok(())
 }
 
@@ -44,7 +44,7 @@ fn barnes_hut(
     threads: NonZeroUsize,
 ) -> PyResult<u64> {
     let (all, out) = (positions(&all)?, out.as_slice_mut()?);
-    Ok(with_threads(py, threads, |threads| ripieno_kernels::barnes_hut(theta, own.0..own.1, all, out, threads)))
+    with_threads(py, threads, |threads| ripieno_kernels::barnes_hut(theta, own.0..own.1, all, out, threads))
 }
 
 #[pyfunction]
@@ -63,6 +63,6 @@ fn attraction(
     let edges =
         Attraction { first, starts: starts.as_slice()?, columns: columns.as_slice()?, weights: weights.as_slice()? };
     let (all, out) = (positions(&all)?, out.as_slice_mut()?);
-    with_threads(py, threads, |threads| ripieno_kernels::attraction(edges, length, all, out, threads));
+    with_threads(py, threads, |threads| ripieno_kernels::attraction(edges, length, all, out, threads))?;
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! Graph kernels for Python.
 
 use crate::errors;
+use crate::kernels::with_threads;
 use numpy::{
     Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArrayDyn, PyReadwriteArray1,
     PyReadwriteArrayDyn, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use ripieno_kernels::Threads;
 use ripieno_kernels::graph::{
     Csr, EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Sum, TargetLists, ThirdField, count_triangles,
     pagerank_step,
@@ -59,9 +59,9 @@ fn local_graph<'py>(
 ) -> PyResult<(Ids<'py>, Ids<'py>, EdgeMatrix)> {
     let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
     let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
-    let LocalGraph { rows, columns, matrix } = py
-        .detach(|| LocalGraph::new(sources, targets, weights, once, &Threads::new(threads.get())))
-        .map_err(|error| errors::input(error.to_string()))?;
+    let LocalGraph { rows, columns, matrix } =
+        with_threads(py, threads, |threads| LocalGraph::new(sources, targets, weights, once, threads))?
+            .map_err(|error| errors::input(error.to_string()))?;
     Ok((rows.into_pyarray(py), columns.into_pyarray(py), EdgeMatrix(matrix)))
 }
 
@@ -107,7 +107,7 @@ impl EdgeMatrix {
             )));
         }
         let mut least = vec![0; rows];
-        py.detach(|| self.0.least_sources(ids, frontier, is_open, &mut least, &Threads::new(threads.get())));
+        with_threads(py, threads, |threads| self.0.least_sources(ids, frontier, is_open, &mut least, threads))?;
         Ok(least.into_pyarray(py))
     }
 
@@ -206,7 +206,7 @@ impl Product<'_> {
             )));
         }
         let (x, out) = (x.as_slice()?, out.as_slice_mut()?);
-        py.detach(|| self.matrix.product::<F, T>(x, out, width, &Threads::new(self.threads.get())));
+        with_threads(py, self.threads, |threads| self.matrix.product::<F, T>(x, out, width, threads))?;
         Ok(())
     }
 }
@@ -242,7 +242,7 @@ fn pagerank_step_py(
     };
     let (ranks, contributions) = (ranks.as_slice_mut()?, contributions.as_slice_mut()?);
     check_step(&step, ranks.len(), contributions.len())?;
-    let progress = py.detach(|| pagerank_step(step, ranks, contributions, &Threads::new(threads.get())));
+    let progress = with_threads(py, threads, |threads| pagerank_step(step, ranks, contributions, threads))?;
     Ok((progress.error, progress.dangling))
 }
 
@@ -285,7 +285,7 @@ fn count_triangles_py<'py>(
         let (own, others) = (own.offsets.len(), others.offsets.len());
         return Err(errors::input(format!("own has {own} offsets and others {others}: expected the same vertices")));
     }
-    let counted = py.detach(|| count_triangles(own, others, &Threads::new(threads.get())));
+    let counted = with_threads(py, threads, |threads| count_triangles(own, others, threads))?;
     PyArray1::from_vec(py, counted.into_flattened()).reshape([own.offsets.len() - 1, 2])
 }
 

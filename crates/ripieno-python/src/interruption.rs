@@ -3,12 +3,21 @@
 use crate::errors;
 use pyo3::prelude::*;
 use ripieno::Error;
+use ripieno_kernels::Interrupted;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Milliseconds between two runs of signal handlers during a calculation.
-const CALCULATION_CHECK_MS: u64 = 20;
+const CALCULATION_CHECK_MS: u64 = 50;
+
+/// Call `work` with the interpreter released. Signal handlers run meanwhile, and the exception of a handler ends `work`.
+pub fn calculate<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> PyResult<R> {
+    let interruption = Interruption::default();
+    let check = interruption.clone().check_calculation();
+    let outcome = py.detach(|| ripieno_kernels::interruptible(check, work));
+    outcome.map_err(|Interrupted| interruption.take().expect("the check ended the calculation with an exception"))
+}
 
 /// The exception that a signal handler raised while a call waited, if any.
 #[derive(Clone, Default)]
@@ -27,7 +36,7 @@ impl Interruption {
     }
 
     /// Return a function like [`check`](Interruption::check) for calculations, which call it often. Handlers run every
-    /// 20 ms.
+    /// 50 ms.
     pub fn check_calculation(self) -> impl Fn() -> bool + Send + Sync {
         let (check, start, checked_ms) = (self.check(), Instant::now(), AtomicU64::new(0));
         move || {

@@ -1,6 +1,7 @@
 //! K-means kernels for Python, for points of three element types.
 
 use crate::errors;
+use crate::interruption;
 use crate::models::RowArrays;
 use numpy::{
     PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1, PyReadwriteArray2,
@@ -59,9 +60,13 @@ pub(crate) fn matrix<'a, T: numpy::Element>(array: &'a PyReadonlyArray2<'_, T>) 
     Ok(Matrix::new(values, rows, columns))
 }
 
-/// Call `work` with `count` threads and the interpreter released.
-pub(crate) fn with_threads<R: Send>(py: Python<'_>, count: NonZeroUsize, work: impl FnOnce(&Threads) -> R + Send) -> R {
-    py.detach(|| work(&Threads::new(count.get())))
+/// Call `work` with `count` threads and the interpreter released. The exception of a signal handler ends it.
+pub(crate) fn with_threads<R: Send>(
+    py: Python<'_>,
+    count: NonZeroUsize,
+    work: impl FnOnce(&Threads) -> R + Send,
+) -> PyResult<R> {
+    interruption::calculate(py, || work(&Threads::new(count.get())))
 }
 
 /// Return the SIMD level that the kernels use on this machine.
@@ -134,10 +139,10 @@ where
     let mut sums = vec![0.0; centroids.rows() * centroids.columns()];
     let mut weight_sums = vec![0.0; centroids.rows()];
     let pass = PassOutput { labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
-    let inertia = py.detach(|| match bounds {
+    let inertia = interruption::calculate(py, || match bounds {
         Some(bounds) => ripieno_kernels::assign_accumulate_within(points, centroids, weights, pass, bounds, &threads),
         None => ripieno_kernels::assign_accumulate(points, centroids, weights, pass, &threads),
-    });
+    })?;
     let shape = [centroids.rows(), centroids.columns()];
     Ok((PyArray1::from_vec(py, sums).reshape(shape)?, PyArray1::from_vec(py, weight_sums), inertia))
 }
@@ -203,7 +208,7 @@ where
     let pass = PassOutput { labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
     let inertia = with_threads(py, threads, |threads| {
         ripieno_kernels::assign_accumulate_near(points, centroids, weights, pass, index, probes.get(), threads)
-    });
+    })?;
     let shape = [centroids.rows(), centroids.columns()];
     Ok((PyArray1::from_vec(py, sums).reshape(shape)?, PyArray1::from_vec(py, weight_sums), inertia))
 }
@@ -244,7 +249,7 @@ where
     let (points, means) = (matrix(&points)?, matrix(&means)?);
     Ok(Probing(with_threads(py, threads, |threads| {
         ripieno_kernels::Probing::new(points, means, probes.get(), threads)
-    })))
+    })?))
 }
 
 /// Groups of centroids, as arrays.
@@ -310,7 +315,7 @@ where
     let into = (labels.as_slice_mut()?, squared_distances.as_slice_mut()?);
     with_threads(py, threads, |threads| {
         ripieno_kernels::compare_groups(points, probing, compared, previous, into, threads)
-    });
+    })?;
     Ok(())
 }
 
@@ -332,7 +337,7 @@ fn accumulate_run<'py>(
         let points = matrix(&array)?;
         with_threads(py, threads, |threads| {
             ripieno_kernels::accumulate_run(points, labels, weights, first, into, threads);
-        });
+        })?;
         Ok(())
     })
 }
@@ -359,7 +364,7 @@ fn assign_sparse(
 ) -> PyResult<()> {
     let (rows, centroids) = (rows.parts()?, matrix(&centroids)?);
     let into = (labels.as_slice_mut()?, squared_distances.as_slice_mut()?);
-    with_threads(py, threads, |threads| ripieno_kernels::assign_sparse(rows, centroids, first_index, into, threads));
+    with_threads(py, threads, |threads| ripieno_kernels::assign_sparse(rows, centroids, first_index, into, threads))?;
     Ok(())
 }
 
@@ -375,7 +380,7 @@ fn accumulate_sparse(
 ) -> PyResult<()> {
     let (rows, labels) = (rows.parts()?, labels.as_slice()?);
     let into = (sums.as_slice_mut()?, weight_sums.as_slice_mut()?);
-    with_threads(py, threads, |threads| ripieno_kernels::accumulate_sparse(rows, labels, first, into, threads));
+    with_threads(py, threads, |threads| ripieno_kernels::accumulate_sparse(rows, labels, first, into, threads))?;
     Ok(())
 }
 
@@ -407,7 +412,7 @@ where
     let labels = labels.as_slice_mut()?;
     with_threads(py, threads, |threads| {
         ripieno_kernels::assign(points, centroids, labels, squared_distances, threads);
-    });
+    })?;
     Ok(())
 }
 
@@ -444,7 +449,7 @@ where
     let distances = min_squared_distances.as_slice_mut()?;
     with_threads(py, threads, |threads| {
         ripieno_kernels::update_min_distances(points, new_centroids, first_index, distances, closest, threads);
-    });
+    })?;
     Ok(())
 }
 
@@ -491,7 +496,7 @@ fn grow_cells_of<'py, P: Point + numpy::Element>(
         times: cells.times.as_slice()?,
         streams: cells.streams.as_slice()?,
     };
-    let grown = with_threads(py, threads, |threads| ripieno_kernels::grow_cells(cells, growth, threads));
+    let grown = with_threads(py, threads, |threads| ripieno_kernels::grow_cells(cells, growth, threads))?;
     let centers: Vec<&Center> = grown.iter().flatten().collect();
     Ok((
         PyArray1::from_iter(py, grown.iter().map(|centers| centers.len() as i64)),
@@ -523,7 +528,7 @@ where
 {
     let (points, centroids) = (matrix(&points)?, matrix(&centroids)?);
     let out = out.as_slice_mut()?;
-    with_threads(py, threads, |threads| ripieno_kernels::distances(points, centroids, out, threads));
+    with_threads(py, threads, |threads| ripieno_kernels::distances(points, centroids, out, threads))?;
     Ok(())
 }
 
@@ -566,6 +571,6 @@ fn first_non_finite(
 ) -> PyResult<Option<(usize, usize)>> {
     for_points!(points, array => {
         let points = matrix(&array)?;
-        Ok(with_threads(py, threads, |threads| ripieno_kernels::first_non_finite(points, threads)))
+        with_threads(py, threads, |threads| ripieno_kernels::first_non_finite(points, threads))
     })
 }

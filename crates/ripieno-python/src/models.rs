@@ -65,9 +65,9 @@ fn logistic_loss(
 ) -> PyResult<f64> {
     let (rows, classes, coef) = (rows.parts()?, classes.as_slice()?, coef.as_slice()?);
     let (probabilities, gradient) = (probabilities.as_slice_mut()?, gradient.as_slice_mut()?);
-    Ok(with_threads(py, threads, |threads| {
+    with_threads(py, threads, |threads| {
         ripieno_kernels::logistic_loss(rows, classes, coef, probabilities, gradient, threads)
-    }))
+    })
 }
 
 #[pyfunction]
@@ -83,7 +83,7 @@ fn logistic_curvature(
     let product = product.as_slice_mut()?;
     with_threads(py, threads, |threads| {
         ripieno_kernels::logistic_curvature(rows, probabilities, direction, product, threads);
-    });
+    })?;
     Ok(())
 }
 
@@ -266,7 +266,7 @@ fn solve_factors(
     let solver = steps.map_or(Solver::Cholesky, |steps| Solver::Conjugate { steps });
     let objective = with_threads(py, threads, |threads| {
         ripieno_kernels::solve_factors(ratings, factors, rank, feedback, solver, out, threads)
-    });
+    })?;
     Ok((objective.loss, objective.penalty))
 }
 
@@ -280,7 +280,7 @@ fn scatter(
 ) -> PyResult<()> {
     let rank = factors.shape()[1];
     let (factors, out) = (factors.as_slice()?, out.as_slice_mut()?);
-    with_threads(py, threads, |threads| ripieno_kernels::scatter(factors, rank, anchor, out, threads));
+    with_threads(py, threads, |threads| ripieno_kernels::scatter(factors, rank, anchor, out, threads))?;
     Ok(())
 }
 
@@ -337,7 +337,7 @@ fn column_sums(
     let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
     let sums = sums.as_slice_mut()?;
     with_points!(&points, points => {
-        Ok(with_threads(py, threads, |threads| ripieno_kernels::column_sums(points, weights, sums, threads)))
+        with_threads(py, threads, |threads| ripieno_kernels::column_sums(points, weights, sums, threads))
     })
 }
 
@@ -361,7 +361,7 @@ fn add_products(
             } else {
                 ripieno_kernels::add_products::<f64, _>(rows, center, sums, threads);
             }
-        });
+        })?;
     });
     Ok(())
 }
@@ -379,7 +379,7 @@ fn add_gradients(
     let (center, coef, sums) = (center.as_slice()?, matrix(&coef)?, sums.as_slice_mut()?);
     with_points!(&points, points => {
         let rows = rows.of(points)?;
-        with_threads(py, threads, |threads| ripieno_kernels::add_gradients(rows, center, coef, sums, threads));
+        with_threads(py, threads, |threads| ripieno_kernels::add_gradients(rows, center, coef, sums, threads))?;
     });
     Ok(())
 }

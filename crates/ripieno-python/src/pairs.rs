@@ -62,7 +62,7 @@ fn guttman_of<D: Dissimilarity + numpy::Element>(
     let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
     let wanted = PairData { dissimilarities: dissimilarities.as_slice()?, weights, shift };
     let (own, all, out) = (positions(&own)?, positions(&all)?, out.as_slice_mut()?);
-    with_threads(py, threads, |threads| ripieno_kernels::guttman(wanted, own, all, out, threads));
+    with_threads(py, threads, |threads| ripieno_kernels::guttman(wanted, own, all, out, threads))?;
     Ok(())
 }
 
@@ -77,6 +77,6 @@ fn weighted_differences(
 ) -> PyResult<()> {
     let weights = weights.as_slice()?;
     let (own, all, out) = (positions(&own)?, positions(&all)?, out.as_slice_mut()?);
-    with_threads(py, threads, |threads| ripieno_kernels::weighted_differences(weights, own, all, out, threads));
+    with_threads(py, threads, |threads| ripieno_kernels::weighted_differences(weights, own, all, out, threads))?;
     Ok(())
 }

@@ -63,6 +63,11 @@ impl<W: GateWord> Barrier<W> {
         self.generation.open(BROKEN);
     }
 
+    /// Return whether some thread will never arrive.
+    pub(super) fn is_broken(&self) -> bool {
+        self.generation.value() == BROKEN
+    }
+
     /// Count an arrival and return whether this thread is the last.
     fn arrive_at(&self, generation: u32, count: u32) -> bool {
         let is_last = self.arrived.0.add(1) + 1 == count;

@@ -66,6 +66,11 @@ impl TeamThread<'_> {
         self.count
     }
 
+    /// Return whether another member has panicked, or was interrupted. This member then need not finish its work.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.barrier.is_broken()
+    }
+
     /// Wait until every member has arrived. All members then see all writes made before.
     ///
     /// # Panics
