@@ -245,21 +245,23 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
     for line in printed[13:15]:
         found = [float(pair.split("=")[1]) for pair in line.split()[1:]]
         assert found == pytest.approx(ranks, abs=1e-9)
-    assert printed[15] == "pagerank srcCol=from: expected one of src, to"
-    rmse, peer_rmse = (float(number) for number in printed[16].split()[1:])
+    assert printed[15:17] == ["pagerank true false", "pagerank false true"]
+    assert "after maxIter=3 iterations the ranks still changed" in ran.stderr
+    assert printed[17] == "pagerank srcCol=from: expected one of src, to"
+    rmse, peer_rmse = (float(number) for number in printed[18].split()[1:])
     assert rmse == pytest.approx(peer_rmse, rel=0.1) and rmse < 1
-    assert printed[17:20] == ["als NaN 0", "als true 2", "als true"]
-    assert printed[20] == "arrow true column 0 has 1 nulls: expected none"
-    assert "expected vectors" in printed[21] and "expected one of features" in printed[22]
+    assert printed[19:22] == ["als NaN 0", "als true 2", "als true"]
+    assert printed[22] == "arrow true column 0 has 1 nulls: expected none"
+    assert "expected vectors" in printed[23] and "expected one of features" in printed[24]
     # Spark itself would ask for the slots for ten minutes.
     few = re.fullmatch(
-        r"slots (\d+) Spark has too few slots for 99 ranks: 4 in all; request fewer workers, .*", printed[23]
+        r"slots (\d+) Spark has too few slots for 99 ranks: 4 in all; request fewer workers, .*", printed[25]
     )
-    assert few is not None and int(few[1]) < 60, printed[23]
-    assert printed[24] == "failed true"
+    assert few is not None and int(few[1]) < 60, printed[25]
+    assert printed[26] == "failed true"
     if master != "local[4]":
         # An executor is lost; the remaining ranks do not wait for its ranks' heartbeat timeout.
-        assert int(printed[25].removeprefix("killed ")) < 60
+        assert int(printed[27].removeprefix("killed ")) < 60
 
 
 KINDS = {

@@ -83,6 +83,8 @@ class PageRank(PageRankParameters, VertexEstimator, ObservedEstimator):
         Rank of each vertex; the ranks add up to 1.
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
+    converged_ : bool
+        Whether the iteration ended by `tol` instead of `max_iter`.
     report_ : PageRankReport
         Error and seconds per iteration and rank.
 
@@ -110,6 +112,7 @@ class PageRank(PageRankParameters, VertexEstimator, ObservedEstimator):
 
     vertices_: NDArray[Any]
     ranks_: NDArray[np.float64]
+    converged_: bool
     report_: PageRankReport
 
     _program = program.fit
@@ -137,7 +140,7 @@ class PageRank(PageRankParameters, VertexEstimator, ObservedEstimator):
         self.vertices_ = vertices.names
         self.ranks_ = vertices.put([part.ranks for part in parts])
         first = parts[0]
-        self.n_iter_, self.resumed_from_ = first.iteration_count, first.resumed_from
+        self.n_iter_, self.converged_, self.resumed_from_ = first.iteration_count, first.converged, first.resumed_from
         with report_warning():
             laps = zip(*(part.laps for part in parts), strict=True)
             self.report_ = PageRankReport(

@@ -30,6 +30,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -193,6 +194,10 @@ public final class SparkPrograms {
         described.append(String.format(" %d=%.12f", row.getLong(0), row.getDouble(1)));
       }
       System.out.println("pagerank" + described);
+    }
+    for (RipienoPageRank each : List.of(ours, ours.copy(ParamMap.empty()).setMaxIter(3))) {
+      Metadata end = each.transform(edges).schema().apply("rank").metadata();
+      System.out.println("pagerank " + end.getBoolean("hasConverged") + " " + (end.getLong("iterationCount") == 3));
     }
     try {
       ours.setSrcCol("from").transform(edges);

@@ -23,6 +23,8 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.ripieno.InputException;
 import org.ripieno.PageRank;
@@ -32,12 +34,13 @@ import org.ripieno.PageRankModel;
  * PageRank of a table of edges, as a transformer of Spark ML: {@code new RipienoPageRank().setWorkers(8).transform(df)}
  * returns a table with a row for each vertex and the columns {@code id} and {@code rank}.
  *
- * <p>Vertices are whole numbers of 0 or more. The ranks of all vertices pass through the driver.
+ * <p>Vertices are whole numbers of 0 or more. The ranks of all vertices pass through the driver. The metadata of the
+ * column {@code rank} has {@code hasConverged}, whether the iteration ended by {@code tol} instead of {@code maxIter},
+ * and {@code iterationCount}. If it has not converged, the transformer also logs a warning.
  */
 public class RipienoPageRank extends Transformer implements DefaultParamsWritable {
   private static final long serialVersionUID = 1;
-  private static final StructType RANKS =
-      new StructType().add("id", DataTypes.LongType, false).add("rank", DataTypes.DoubleType, false);
+  private static final StructType RANKS = ranksWith(Metadata.empty());
 
   private final String uid;
   private final DoubleParam damping;
@@ -122,7 +125,29 @@ public class RipienoPageRank extends Transformer implements DefaultParamsWritabl
         ranks.add(RowFactory.create(part.vertices()[vertex], part.ranks()[vertex]));
       }
     }
-    return dataset.sparkSession().createDataFrame(ranks, RANKS);
+    PageRankModel first = parts.get(0);
+    if (!first.hasConverged()) {
+      logWarning(
+          () ->
+              "after maxIter="
+                  + $(maxIter)
+                  + " iterations the ranks still changed by more than tol="
+                  + $(tol)
+                  + " times the number of vertices: allow more iterations, or a higher tol");
+    }
+    Metadata end =
+        new MetadataBuilder()
+            .putBoolean("hasConverged", first.hasConverged())
+            .putLong("iterationCount", first.iterationCount())
+            .build();
+    return dataset.sparkSession().createDataFrame(ranks, ranksWith(end));
+  }
+
+  /** Return the schema of the result, with metadata of its ranks. */
+  private static StructType ranksWith(Metadata metadata) {
+    return new StructType()
+        .add("id", DataTypes.LongType, false)
+        .add("rank", DataTypes.DoubleType, false, metadata);
   }
 
   @Override
