@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import errno
 import gc
+import importlib
 import json
 import os
 import random
@@ -219,6 +220,19 @@ def test_programs_run_in_the_callers_current_directory(tmp_path, monkeypatch):
         # A program may change the directory, which persists for later programs.
         assert job.run(lambda comm: os.chdir("/")) == [None, None]
         assert job.run(lambda comm: os.getcwd()) == ["/", "/"]
+
+
+def test_workers_import_by_the_callers_path_at_the_time_of_the_call(tmp_path, monkeypatch):
+    with rp.launch(workers=2, threads=1) as job:
+        for name in ("earlier_module_of_the_caller", "later_module_of_the_caller"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / f"{name}.py").write_text("def rank(comm):\n    return comm.rank\n")
+            monkeypatch.syspath_prepend(tmp_path / name)
+            # The program itself is imported on the workers, too.
+            assert job.run(importlib.import_module(name).rank) == [0, 1]
+        # A program may change the path, which persists for later programs.
+        assert job.run(lambda comm: sys.path.append("/of/a/program")) == [None, None]
+        assert job.run(lambda comm: sys.path[-1]) == ["/of/a/program"] * 2
 
 
 def test_memory_maps_are_reopened_instead_of_copied(world, tmp_path):
@@ -986,6 +1000,7 @@ def test_a_program_that_workers_cannot_import_is_reported(tmp_path, monkeypatch)
         monkeypatch.syspath_prepend(tmp_path)
         import only_here
 
+        module.unlink()
         with pytest.raises(ModuleNotFoundError, match="only_here"):
             job.run(only_here.program)
 

@@ -119,7 +119,7 @@ class Job(ABC):
         Programs run one after the other: a call in another thread waits for its turn. Functions and classes of
         ``__main__`` and of notebooks travel by value; in local workers `pickle` also finds them by name. Programs
         receive their own arguments, and the caller receives its own results. Local workers run a program in the
-        caller's current directory.
+        caller's current directory, and find modules by the caller's `sys.path` at the time of the call.
 
         Arrays among the arguments, at any nesting depth, are read-only, for any size and number of workers. Large
         arrays are views of memory that all workers of a machine share; each worker opens a `numpy.memmap` itself. The

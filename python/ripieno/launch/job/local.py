@@ -42,6 +42,8 @@ _PROBE = np.frombuffer(secrets.token_bytes(16), np.uint8)
 @dataclass(eq=False)
 class _Worker(RankConnection):
     process: ForkedProcess
+    #: The caller's `sys.path`, as last sent.
+    sys_path: list[str]
 
     @property
     def sources(self) -> list[Any]:
@@ -190,11 +192,11 @@ class LocalJob(ProcessJob[_Worker]):
         environment = process.thread_environment(self.threads) | replicas_environment(self.replicas)
         with theirs:
             child = fork(theirs.fileno(), "ripieno.launch.job.worker", environment=environment, piped=pump is not None)
-        worker = _Worker(number, self._host, channel, child)
+        worker = _Worker(number, self._host, channel, child, list(sys.path))
         if pump is not None:
             pump.add(name, child)
         message = {
-            "sys_path": sys.path,
+            "sys_path": worker.sys_path,
             "main": main_module.current_main(),
             "communicator": self._setup,
             "probe": (ZeroCopyArray.of(_PROBE), _PROBE),
@@ -206,6 +208,9 @@ class LocalJob(ProcessJob[_Worker]):
         zero_copy = all(worker.can_read for worker in self._living())
         with SharedMessage(request, zero_copy=zero_copy) as message:
             for worker in self._living():
+                if worker.sys_path != sys.path:
+                    worker.sys_path = list(sys.path)
+                    try_send(worker, "path", worker.sys_path)
                 # If the member has ended, the next receive raises the error with its cause.
                 with suppress(ConnectionClosed):
                     worker.channel.send_message("run", message)

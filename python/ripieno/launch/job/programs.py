@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -364,6 +366,10 @@ def _serve_one(channel: LauncherChannel, session: RankSession) -> bool:
             _ready(channel, session)
         elif kind == "forget":
             forget(value)
+        elif kind == "path":
+            sys.path[:] = value
+            # Files may have appeared since a folder was last searched.
+            importlib.invalidate_caches()
         else:
             _run(channel, session, value)
     except ConnectionClosed:
