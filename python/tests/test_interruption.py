@@ -41,21 +41,21 @@ def handled():
 
 @pytest.fixture(scope="module")
 def points():
-    return np.random.default_rng(0).random((200_000, 32), np.float32)
+    return np.random.default_rng(0).random((800_000, 32), np.float32)
 
 
 def assign(points):
     """Compare all points with all centroids, in one call of some seconds."""
-    kernels.assign(np.tile(points, (4, 1)), points[:5000], np.empty(4 * len(points), np.int32))
+    kernels.assign(points, points[:5000], np.empty(len(points), np.int32))
 
 
 def cluster(points):
-    KMeans(5000, init="random", threads=1).fit(points)
+    KMeans(5000, init="random", threads=1).fit(points[:200_000])
 
 
 def multiply(points):
     """Add the products of 1,600 columns, in one call of some seconds."""
-    rows = np.tile(points[:20_000], (1, 50))
+    rows = points.reshape(-1, 1600)
     kernels.add_products(rows, None, None, np.zeros(1600), np.zeros((1600, 1600)), dtype=np.dtype(np.float64))
 
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Milliseconds between two runs of signal handlers during a calculation.
 const CALCULATION_CHECK_MS: u64 = 50;
 
-/// Call `work` with the interpreter released. Signal handlers run meanwhile, and the exception of a handler ends `work`.
+/// Call `work` with the interpreter released. Signal handlers run meanwhile. The exception of a handler ends `work`.
 pub fn calculate<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> PyResult<R> {
     let interruption = Interruption::default();
     let check = interruption.clone().check_calculation();

@@ -387,8 +387,8 @@ impl Communicator {
         self.in_place(&CollectiveTask::ReduceScatter { chunks: counts, op }, vector, element, algorithm)
     }
 
-    /// Gather the chunks of all ranks on the root. `vector` holds `counts[rank]` elements per rank. Other ranks may pass
-    /// their own chunk alone; in a longer vector, the other chunks are used as scratch memory.
+    /// Gather the chunks of all ranks on the root. `vector` holds `counts[rank]` elements per rank. Other ranks may
+    /// pass their own chunk alone; in a longer vector, the other chunks are used as scratch memory.
     pub fn gather(
         &self,
         vector: &mut [u8],

@@ -238,8 +238,8 @@ pub(crate) fn common_counts<'a>(extents: &[TaskExtent<'a>; 2]) -> &'a [usize] {
     }
 }
 
-/// Return the extents that a plan depends on in addition to the call. The first buffer has only `part` of the layout, if
-/// this is not `None`.
+/// Return the extents that a plan depends on in addition to the call. If `part` is not `None`, the first buffer has
+/// only this part of the layout.
 #[inline]
 pub(crate) fn plan_extents<'a>(
     task: &CollectiveTask<'a>,

@@ -1,9 +1,9 @@
 //! Survivor agreement: decides which ranks of a failed world continue together.
 //!
-//! Every rank whose program calls `shrink` *begins*: it offers the address at which the other ranks can reach it in the next
-//! world. The lowest rank that answers is the leader. The leader requests all other ranks to join its ballot. It waits
-//! until each rank has begun, has ended, is silent or is late. Then it proposes the set of excluded ranks. It decides
-//! once all remaining ranks have accepted.
+//! Every rank whose program calls `shrink` *begins*: it offers its address for the next world. The lowest rank
+//! that answers is the leader. The leader requests all other ranks to join its ballot. It waits until each rank has
+//! begun, has ended, is silent or is late. Then it proposes the set of excluded ranks. It decides once all remaining
+//! ranks have accepted.
 //!
 //! If the leader ends, the next rank becomes the leader, with a higher ballot. It proposes again any set that may
 //! already have been decided. Therefore all ranks that learn a decision learn the same decision. Agreements are
