@@ -15,6 +15,7 @@ import ray_network
 import slurm_cluster
 import spark_sessions
 from conformance import WHOLE_SUITE
+from ripieno.launch import limits
 from spark_sessions import Sessions
 
 # Engines by the fixtures that start them. A test with several engines counts for the longest, listed first.
@@ -37,6 +38,14 @@ ENGINES = {
 
 #: Seconds of computing of each group, as recorded by `make times RECORD=1`.
 RECORDED_S: dict[str, float] = json.loads((Path(__file__).parents[1] / "times.json").read_text())["engines"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _longer_rendezvous() -> Iterator[None]:
+    """Wait longer for ranks to join, because several engines start at the same time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "RENDEZVOUS_TIMEOUT_S", 3 * limits.RENDEZVOUS_TIMEOUT_S)
+        yield
 
 
 # Before xdist, which then looks for groups.

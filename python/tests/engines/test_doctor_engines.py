@@ -101,13 +101,13 @@ def test_executors_in_their_own_processes_pass_the_checks(spark_cluster):
 
 
 # Spark starts.
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_the_command_starts_a_spark_session_of_its_own(spark_sessions_of):
     spark_sessions_of.close()
     command = [sys.executable, "-m", "ripieno", "doctor", "--engine", "spark", "--address", "local[2]", "--json"]
 
     environment = os.environ | spark_sessions.ENVIRONMENT | {"PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=170)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
 
     assert done.returncode == 0, done.stdout + done.stderr
     findings = {each["name"]: each for each in json.loads(done.stdout)}
