@@ -9,7 +9,7 @@ import java.util.stream.IntStream;
  * Alternating least squares on ratings that are distributed over ranks: the products of user and item factors
  * approximate the ratings.
  *
- * <p>Objectives, solvers and defaults are those of {@code rp.ALS} in Python; the random initial factors differ. Explicit
+ * <p>{@code rp.ALS} in Python has the same objectives, solvers and defaults; its random initial factors differ. Explicit
  * ratings are fitted with a penalty of {@code reg} times the squared factors of the user and the item of each rating.
  * Implicit ratings are counts: rated pairs have the target 1 and the weight {@code 1 + alpha * count}, all other pairs
  * have the target 0 and the weight 1. The factors have the same bits for any number of ranks.
@@ -252,7 +252,7 @@ public final class ALS implements Serializable {
 
     final float[] values;
 
-    /** The number of ratings whose pair of row and column stands before. Their values are added. */
+    /** The number of ratings that repeat a pair of row and column. The ratings of a pair are added. */
     final long repeatedCount;
 
     /** The ids of the other side that the ratings refer to, ascending, and their owners. */
@@ -330,7 +330,7 @@ public final class ALS implements Serializable {
     }
   }
 
-  /** Sends the factors of a side to the ranks whose ratings of the other side refer to them. */
+  /** Sends the factors of a side to the ranks that need them for their ratings of the other side. */
   private static final class Transfer {
     private final Communicator comm;
 
@@ -343,7 +343,7 @@ public final class ALS implements Serializable {
      * Request factors.
      *
      * @param from the side of the factors
-     * @param to the side whose ratings refer to them
+     * @param to the side with the ratings that refer to them
      */
     Transfer(Communicator comm, Side from, Side to) {
       this.comm = comm;

@@ -66,7 +66,7 @@ final class Owners {
     return comm.alltoall(counts, ones);
   }
 
-  /** Return the position of each element among the elements ordered by owner, in which order answers arrive. */
+  /** Return the position of each element in the order of owners. Answers of the owners arrive in this order. */
   int[] places() {
     return places;
   }
