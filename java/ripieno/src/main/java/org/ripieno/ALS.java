@@ -9,18 +9,18 @@ import java.util.stream.IntStream;
  * Alternating least squares on ratings that are distributed over ranks: the products of user and item factors
  * approximate the ratings.
  *
- * <p>{@code rp.ALS} in Python has the same objectives, solvers and defaults; its random initial factors differ. Explicit
- * ratings are fitted with a penalty of {@code reg} times the squared factors of the user and the item of each rating.
- * Implicit ratings are counts: rated pairs have the target 1 and the weight {@code 1 + alpha * count}, all other pairs
- * have the target 0 and the weight 1. The factors have the same bits for any number of ranks.
+ * <p>{@code rp.ALS} in Python has the same objectives, solvers and defaults; its random initial factors differ.
+ * Explicit ratings are fitted with a penalty of {@code reg} times the squared factors of the user and the item of each
+ * rating. Implicit ratings are counts: rated pairs have the target 1 and the weight {@code 1 + alpha * count}, all
+ * other pairs have the target 0 and the weight 1. The factors have the same bits for any number of ranks.
  *
  * <p>The ratings of a user and of an item move to the rank that owns it. Before each half of an iteration, a rank
  * receives the factors that its ratings refer to. Cost of an iteration, shared by the ranks: {@code 2·rank²} operations
  * per rating and {@code rank³/3} per user and item.
  *
  * <p>Sources: Zhou, Wilkinson, Schreiber and Pan, "Large-scale parallel collaborative filtering for the Netflix prize",
- * AAIM 2008, section 3; Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008, eq.
- * 3 to 5.
+ * AAIM 2008, section 3; Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008,
+ * eq. 3 to 5.
  */
 public final class ALS implements Serializable {
   private static final long serialVersionUID = 1;
@@ -102,7 +102,8 @@ public final class ALS implements Serializable {
     check(comm, users, items, ratings);
     Side userSide = new Side(comm, users, items, ratings);
     Side itemSide = new Side(comm, items, users, ratings);
-    refuse(comm, isImplicit ? 0 : userSide.repeatedCount, "ratings repeat a pair of user and item: expected one rating per pair");
+    long repeatedCount = isImplicit ? 0 : userSide.repeatedCount;
+    refuse(comm, repeatedCount, "ratings repeat a pair of user and item: expected one rating per pair");
     Transfer usersOut = new Transfer(comm, userSide, itemSide);
     Transfer itemsOut = new Transfer(comm, itemSide, userSide);
     double[] objectives = new double[maxIter];
@@ -186,7 +187,7 @@ public final class ALS implements Serializable {
     return gram;
   }
 
-  /** Return random factors that depend only on the ids and the seed: absolute normal numbers, about length 1 per row. */
+  /** Return random factors that depend only on the ids and the seed: absolute normal numbers. */
   private float[] initialFactors(long[] ids) {
     float[] factors = new float[Math.multiplyExact(ids.length, rank)];
     long ofSeed = new SplittableRandom(seed).nextLong();
