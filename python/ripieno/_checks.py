@@ -28,15 +28,15 @@ def check_count(name: str, value: object, expected: str = "expected a whole numb
 
 
 def whole_number(
-    name: str, value: Any, least: int, most: int, expected: str | None = None, *, takes_booleans: bool = False
+    name: str, value: Any, minimum: int, maximum: int, expected: str | None = None, *, takes_booleans: bool = False
 ) -> int:
-    """Return `value` as an int; raise InputError with the name unless it is a whole number `least` … `most`."""
-    if type(value) is int and least <= value <= most:
+    """Return `value` as an int; raise InputError with the name unless it is a whole number in this range."""
+    if type(value) is int and minimum <= value <= maximum:
         # Fast path: the check of the abstract class below takes longer than a short call.
         return value
     is_refused = isinstance(value, bool) and not takes_booleans
-    if is_refused or not isinstance(value, Integral) or not least <= int(value) <= most:
-        raise InputError(f"{name}={value!r}: {expected or f'expected a whole number, {least} … {most}'}")
+    if is_refused or not isinstance(value, Integral) or not minimum <= int(value) <= maximum:
+        raise InputError(f"{name}={value!r}: {expected or f'expected a whole number, {minimum} … {maximum}'}")
     return int(value)
 
 

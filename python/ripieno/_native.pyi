@@ -542,7 +542,7 @@ def add_gradients(
 
 # Sums over all pairs of points.
 
-MOST_DIMENSIONS: int
+MAX_DIMENSIONS: int
 
 def guttman(
     dissimilarities: NDArray[Any],
@@ -623,15 +623,19 @@ class DensityCurve:
 
 def measure_packets(communicator: Communicator, sizes_bytes: Sequence[int], budget_s: float) -> PacketCurve: ...
 def packet_curve(communicator: Communicator) -> PacketCurve: ...
-def design_by_packet(p: int, curve: DensityCurve, rows: float, row_bytes: int, least_bytes: float) -> str: ...
+def design_by_packet(p: int, curve: DensityCurve, rows: float, row_bytes: int, min_bytes: float) -> str: ...
 def design_candidates(
-    p: int, out: tuple[DensityCurve, float], wanted: tuple[DensityCurve, float], row_bytes: int, packets: PacketCurve
+    p: int,
+    out_sets: tuple[DensityCurve, float],
+    in_sets: tuple[DensityCurve, float],
+    row_bytes: int,
+    packets: PacketCurve,
 ) -> list[dict[str, Any]]: ...
 def design_estimate(
     p: int,
     degrees: str,
-    out: tuple[DensityCurve, float],
-    wanted: tuple[DensityCurve, float],
+    out_sets: tuple[DensityCurve, float],
+    in_sets: tuple[DensityCurve, float],
     row_bytes: int,
     packets: PacketCurve,
 ) -> dict[str, Any]: ...
@@ -747,7 +751,7 @@ class EdgeMatrix:
 
     def column_sums(self) -> NDArray[np.float64]: ...
     def entries(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float64] | None]: ...
-    def least_sources(
+    def min_sources(
         self, ids: NDArray[np.int64], frontier: NDArray[np.bool_], is_open: NDArray[np.bool_], threads: int
     ) -> NDArray[np.int64]: ...
     def product(self, x: NDArray[Any], out: NDArray[Any], op: str, threads: int) -> None: ...

@@ -19,20 +19,20 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|ms|us|µs|ns)")
 _EXPONENTS = {"s": "", "ms": "e-3", "us": "e-6", "µs": "e-6", "ns": "e-9"}
 
 
-def bits_per_s(name: str, rate: object, least: int = 10**5, most: int = 10**12) -> int:
+def bits_per_s(name: str, rate: object, minimum: int = 10**5, maximum: int = 10**12) -> int:
     """Parse a rate such as ``100mbit``, ``10Gbit/s`` or ``10Gbps``; `name` is the parameter's name for the error.
 
     Raises
     ------
     InputError
-        If it is not a rate, or is outside `least` … `most`.
+        If it is not a rate, or is outside `minimum` … `maximum`.
     """
     match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     number = int(float(match[1]) * _RATE_FACTORS[match[2].lower()]) if match else 0
-    if not least <= number <= most:
+    if not minimum <= number <= maximum:
         raise InputError(
             f"{name}={rate!r}: expected a number and kbit, mbit or gbit, such as 100mbit or 10Gbit/s, "
-            f"from {_rate_text(least)} to {_rate_text(most)}"
+            f"from {_rate_text(minimum)} to {_rate_text(maximum)}"
         )
     return number
 

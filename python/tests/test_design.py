@@ -172,7 +172,7 @@ def test_a_measurement_is_written_drawn_and_read(tmp_path, capsys):
     assert "2 ranks on 1 nodes: efficient from" in capsys.readouterr().out
     assert chart.read_text().startswith("<svg xmlns=") and "efficient from" in chart.read_text()
     found = explained(capsys, "--packets", str(target))
-    assert found["least_packet_bytes"] == pytest.approx(packets.read(target).efficient_bytes)
+    assert found["min_packet_bytes"] == pytest.approx(packets.read(target).efficient_bytes)
 
 
 def test_a_file_that_holds_no_packets_is_reported(tmp_path, capsys):

@@ -50,7 +50,7 @@ def test_all_live_ranks_have_the_value_when_one_dies(algorithm: str) -> None:
 def test_the_degree_limits_the_receivers_of_a_source(algorithm: str) -> None:
     cluster = Cluster(nodes=9, rate_bits_per_s=1e8)
 
-    def most_receivers(degree: int | None) -> int:
+    def max_receivers(degree: int | None) -> int:
         found = distribute(cluster, nbytes=4 * MIB, algorithm=algorithm, fetches=True, degree=degree)
         assert len(found.ranks("done")) == 9 and found.fetches is not None
         begins = [(each.sender, each.start_s) for each in found.fetches]
@@ -60,7 +60,7 @@ def test_the_degree_limits_the_receivers_of_a_source(algorithm: str) -> None:
         ]
         return max(running)
 
-    assert most_receivers(1) == 1 and most_receivers(2) == 2 < most_receivers(None)
+    assert max_receivers(1) == 1 and max_receivers(2) == 2 < max_receivers(None)
     with pytest.raises(InputError, match='degree=2 with strategy="chain": only csb, csb-llcf and bittorrent use it'):
         distribute(cluster, nbytes=MIB, algorithm="chain", degree=2)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import ripieno as rp
 from ripieno import algorithms
-from ripieno.algorithms.domains import Flag, Number, OneOf, Seed, Whole
+from ripieno.algorithms.domains import Flag, Integer, Number, OneOf, Seed
 from ripieno.algorithms.parameters import Options, arguments_of, parameters_of, with_options
 from sklearn.base import clone
 
@@ -40,7 +40,7 @@ def test_every_parameter_is_documented_and_stored(estimator):
 def test_every_value_outside_a_domain_is_reported_with_its_name(estimator):
     required = {name: 0 for name, each in inspect.signature(estimator).parameters.items() if each.default is each.empty}
     for name, each in parameters_of(estimator).items():
-        if isinstance(each.domain, Whole | Number | OneOf | Flag | Seed):
+        if isinstance(each.domain, Integer | Number | OneOf | Flag | Seed):
             with pytest.raises(
                 rp.InputError, match=rf"{name}='no such value': expected {re.escape(each.domain.expected)}"
             ):

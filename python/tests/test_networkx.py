@@ -179,7 +179,7 @@ def test_large_graphs_use_the_backend_if_a_priority_is_set(monkeypatch):
         return {}
 
     monkeypatch.setattr(backend, "pagerank", recorded)
-    small, large = nx.path_graph(10), nx.path_graph(backend.EDGES_WORTH_IT + 1)
+    small, large = nx.path_graph(10), nx.path_graph(backend.MIN_EDGES + 1)
     with nx.config.backend_priority(algos=["ripieno"]):
         assert len(nx.pagerank(small)) == 10 and not called
         assert nx.pagerank(large) == {} and called

@@ -120,7 +120,7 @@ extern "system" fn Java_org_ripieno_Native_run<'local>(
                 if writes_first { BufferMemory::Write(first.write()) } else { BufferMemory::Read(first.read()) };
             [first, BufferMemory::Write(second.write())]
         };
-        let elements = ElementType { element: element(of), shape: ElementShape::Line };
+        let elements = ElementType { element: element(of), shape: ElementShape::Vector };
         Ok(communicator.run(&task, elements, None, memory)?)
     });
 }

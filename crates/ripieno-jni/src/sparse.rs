@@ -67,7 +67,7 @@ extern "system" fn Java_org_ripieno_Native_sparseReduce<'local>(
         // SAFETY: `sparse` created it, and it is freed when no thread can call it any more.
         let reduction = unsafe { &*(reduction as *const SparseReduce) };
         let schema =
-            SparseSchema { element: element(of), width: width as usize, op: op(operation), row: ElementShape::Line };
+            SparseSchema { element: element(of), width: width as usize, op: op(operation), row: ElementShape::Vector };
         // SAFETY: Java holds the buffers until this returns.
         let (values, into) =
             unsafe { (DirectRegion::new(values, values_bytes).read(), DirectRegion::new(into, into_bytes).write()) };

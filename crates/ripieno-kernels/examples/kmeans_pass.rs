@@ -131,8 +131,8 @@ fn time_bytes(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass
 
 /// Convert the values to bytes. Values up to 1 are scaled to 255.
 fn as_bytes(points: Matrix<f32>) -> Vec<u8> {
-    let most = points.values().iter().fold(0.0, |most: f32, &value| most.max(value));
-    let stretch = if most <= 1.0 { 255.0 } else { 1.0 };
+    let max = points.values().iter().fold(0.0, |max: f32, &value| max.max(value));
+    let stretch = if max <= 1.0 { 255.0 } else { 1.0 };
     points.values().iter().map(|&value| (value * stretch).round() as u8).collect()
 }
 

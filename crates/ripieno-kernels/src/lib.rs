@@ -75,7 +75,7 @@ pub use forces::{Attraction, BlockShare, attraction, barnes_hut, fixed_point_sca
 pub use interruption::{Interrupted, interruptible};
 pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
-pub use pairs::{Dissimilarity, MOST_DIMENSIONS, PairData, guttman, weighted_differences};
+pub use pairs::{Dissimilarity, MAX_DIMENSIONS, PairData, guttman, weighted_differences};
 pub use products::{RegressionRows, add_gradients, add_products, column_sums};
 pub use seeding::{Cells, Center, Growth, grow_cells};
 pub use sgd::{

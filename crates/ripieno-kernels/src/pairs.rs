@@ -16,7 +16,7 @@ use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, ThreadModel, Threads};
 
 /// Largest number of dimensions, because one sum per dimension is kept.
-pub const MOST_DIMENSIONS: usize = 64;
+pub const MAX_DIMENSIONS: usize = 64;
 /// Number of columns added up in f32. Their positions stay in the L1 cache.
 const CHUNK_COLUMNS: usize = 1024;
 /// Rows per unit of work.
@@ -146,7 +146,7 @@ fn sum_over_pairs<L: PairKernel, D: Dissimilarity>(
     let (k, count) = (own.columns(), all.rows());
     let width = k + if L::HAS_ERRORS { 2 } else { 0 };
     assert_eq!(all.columns(), k, "own points have as many dimensions as all");
-    assert!(k <= MOST_DIMENSIONS, "{k} dimensions, of {MOST_DIMENSIONS}");
+    assert!(k <= MAX_DIMENSIONS, "{k} dimensions, of {MAX_DIMENSIONS}");
     assert_eq!(out.len(), own.rows() * width, "sums for every point");
     assert!(weights.is_none_or(|weights| weights.len() == own.rows() * count), "a weight for every pair");
     let add_up = |table: &PositionTable, scratch: &mut PairScratch, first: usize, out: &mut [f64]| {
@@ -304,14 +304,14 @@ impl Chunk<'_> {
     fn add_up<V: Vector, L: PairKernel, const WEIGHTED: bool>(&self, kernel: L, k: usize, out: &mut [f64]) {
         let zero = V::splat(0.0);
         let one = V::splat(1.0);
-        let mut target = [zero; MOST_DIMENSIONS];
+        let mut target = [zero; MAX_DIMENSIONS];
         for (target, position) in target.iter_mut().zip(&self.target[..k]) {
             *target = V::splat(*position);
         }
         let padded = self.weights.len();
         assert!(self.dissimilarities.len() == padded && padded.is_multiple_of(PanelLine::LEN));
         assert!(k == 0 || (k - 1) * self.stride + padded <= self.table.len());
-        let (mut difference, mut sums) = ([zero; MOST_DIMENSIONS], [zero; MOST_DIMENSIONS]);
+        let (mut difference, mut sums) = ([zero; MAX_DIMENSIONS], [zero; MAX_DIMENSIONS]);
         let (mut errors, mut squares) = (zero, zero);
         for at in (0..padded).step_by(V::LANES) {
             let mut square = zero;

@@ -17,7 +17,7 @@ mod x86;
 mod x86_bytes;
 
 pub(crate) use bytes::{ByteJob, ByteSums};
-pub(crate) use eight::{Eight, least_distance};
+pub(crate) use eight::{Eight, min_distance};
 pub(crate) use tiles::{FEW_COLUMNS, Lanes, Nearest, NearestRows, ROW_STEP, TileFilter, scattered_products, scores};
 pub(crate) use vector::{ProductSums, Vector, VectorJob};
 

@@ -144,13 +144,13 @@ fn an_open_row_takes_its_smallest_source_in_the_frontier() {
         let is_open: Vec<bool> = local.rows.iter().map(|id| closed == 1 || id % closed != 0).collect();
         let want = local.rows.iter().zip(&is_open).map(|(row, is_open)| {
             let entering = (0..sources.len()).filter(|&edge| targets[edge] == *row && sources[edge] % sparsity == 0);
-            let least = entering.map(|edge| sources[edge]).min().filter(|_| *is_open);
-            least.unwrap_or(NO_SOURCE)
+            let min_source = entering.map(|edge| sources[edge]).min().filter(|_| *is_open);
+            min_source.unwrap_or(NO_SOURCE)
         });
         let want: Vec<i64> = want.collect();
         for threads in [1, 3].map(Threads::new) {
             let mut out = vec![0; local.rows.len()];
-            local.matrix.least_sources(&local.columns, &frontier, &is_open, &mut out, &threads);
+            local.matrix.min_sources(&local.columns, &frontier, &is_open, &mut out, &threads);
             assert_eq!(out, want, "every {sparsity}th source");
         }
     }

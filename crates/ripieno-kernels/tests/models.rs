@@ -100,7 +100,7 @@ fn gradient_and_loss(
         loss += weight * error * error;
         slope.iter_mut().zip(factor(column)).for_each(|(sum, value)| *sum += weight * error * value);
     }
-    (slope.iter().fold(0.0, |most, value| value.abs().max(most)), loss)
+    (slope.iter().fold(0.0, |max, value| value.abs().max(max)), loss)
 }
 
 #[test]
@@ -235,14 +235,14 @@ fn conjugate_gradients_converge_monotonically_with_the_same_bits_for_any_number_
                 assert_eq!(few, found(Solver::Conjugate { steps: 2 }, 3), "threads change nothing");
                 let far = found(Solver::Conjugate { steps: 100 }, 1);
                 assert!(far.0[..rank].iter().all(|&x| x == 0.0), "no ratings, no factors");
-                let least = minimized(&solved);
+                let minimum = minimized(&solved);
                 let mut before = minimized(&found(Solver::Conjugate { steps: 0 }, 1));
                 for steps in [1, 2, 4, 8, 100] {
                     let after = minimized(&found(Solver::Conjugate { steps }, 1));
-                    assert!(after < before + 1e-5 * least, "{simd:?} rank {rank} steps {steps}: {after} {before}");
+                    assert!(after < before + 1e-5 * minimum, "{simd:?} rank {rank} steps {steps}: {after} {before}");
                     before = after;
                 }
-                assert!((before / least - 1.0).abs() < 1e-4, "{simd:?} rank {rank}: {before} {least}");
+                assert!((before / minimum - 1.0).abs() < 1e-4, "{simd:?} rank {rank}: {before} {minimum}");
                 for (far, solved) in far.0.iter().zip(&solved.0) {
                     assert!((far - solved).abs() < 5e-3, "{simd:?} rank {rank}: {far} {solved}");
                 }
@@ -352,7 +352,7 @@ fn sums_and_gradients_of_columns_match_the_formula_with_the_same_bits_by_threads
                 };
                 let (greatest, sums, gradients) = found(1);
                 assert_eq!((greatest, sums.clone(), gradients.clone()), found(3), "threads change nothing");
-                assert_eq!(greatest, columns.wide.iter().fold(0.0, |most: f64, value| most.max(value.abs())));
+                assert_eq!(greatest, columns.wide.iter().fold(0.0, |max: f64, value| max.max(value.abs())));
                 let tolerance = 1e-11 * (rows + 1) as f64;
                 for column in 0..width {
                     let sum = columns.sum(weights, |row| columns.wide[row * width + column]);

@@ -10,7 +10,7 @@ fn positions(count: usize, k: usize, seed: u64) -> Vec<f32> {
 }
 
 fn close(found: &[f64], expected: &[f64], name: &str) {
-    let size = expected.iter().fold(0.0f64, |most, value| value.abs().max(most));
+    let size = expected.iter().fold(0.0f64, |max, value| value.abs().max(max));
     for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
         assert!((found - expected).abs() <= 2e-6 * size, "{name}, entry {at}: {found} for {expected}");
     }

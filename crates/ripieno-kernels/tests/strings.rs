@@ -84,7 +84,7 @@ fn columns_return_ranges_of_their_strings() {
 #[test]
 fn offsets_that_do_not_ascend_within_the_data_are_reported() {
     let bad = |offsets: &[i64]| Strings::new(offsets, b"abc").unwrap_err();
-    assert_eq!(bad(&[-1, 2]), BadOffsets { at: 0, offset: -1, least: 0, most: 3 });
-    assert_eq!(bad(&[0, 2, 1]), BadOffsets { at: 2, offset: 1, least: 2, most: 3 });
+    assert_eq!(bad(&[-1, 2]), BadOffsets { at: 0, offset: -1, min: 0, max: 3 });
+    assert_eq!(bad(&[0, 2, 1]), BadOffsets { at: 2, offset: 1, min: 2, max: 3 });
     assert_eq!(bad(&[0, 4]).to_string(), "offset 1 of the strings is 4: expected one from 0 to 3");
 }

@@ -93,12 +93,12 @@ fn texts_and_counts_add_up() {
     together.add(second);
     assert_eq!(columns(&together), expected(&text, false));
 
-    let mut apart = [first, second].map(|text| {
+    let mut separate = [first, second].map(|text| {
         let mut counts = WordCounts::new(false);
         counts.add(text);
         counts
     });
-    let [first, second] = &mut apart;
+    let [first, second] = &mut separate;
     first.absorb(second);
     assert_eq!(columns(first), columns(&together));
 

@@ -54,9 +54,9 @@ mod zero_copy {
         assert_eq!(sender.send_zero_copy(&sent), Ok(true));
         sender.flush().unwrap();
         let mut received = Vec::new();
-        let mut peeked = |link: &mut dyn Link, least: usize, kept: usize| {
-            let there = link.peek(least).unwrap();
-            assert!(there.len() >= least, "{} bytes", there.len());
+        let mut peeked = |link: &mut dyn Link, min_bytes: usize, kept: usize| {
+            let there = link.peek(min_bytes).unwrap();
+            assert!(there.len() >= min_bytes, "{} bytes", there.len());
             let count = there.len() - kept;
             received.extend_from_slice(&there[..count]);
             link.consume(count);

@@ -27,7 +27,7 @@ impl Directory {
         Directory(path)
     }
 
-    fn supplier(&self) -> String {
+    fn exchange(&self) -> String {
         format!("directory {}", self.0.display())
     }
 }
@@ -39,12 +39,12 @@ impl Drop for Directory {
 }
 
 #[test]
-fn ranks_connect_by_every_supplier_and_leave() {
+fn ranks_connect_by_every_exchange_and_leave() {
     let directory = Directory::new("connect");
     for world_size in [1, 2, 3, 5] {
         let v6 = format!("tcp ::1 {}", free_port("::1"));
-        for supplier in [tcp(), v6, directory.supplier(), "pipe".to_string()] {
-            ChildOptions::new(world_size, &supplier).connect_all().into_iter().rev().for_each(RankProcess::close);
+        for exchange in [tcp(), v6, directory.exchange(), "pipe".to_string()] {
+            ChildOptions::new(world_size, &exchange).connect_all().into_iter().rev().for_each(RankProcess::close);
         }
     }
     assert_eq!(entries(&directory.0), [""; 0], "nothing is left behind");
@@ -53,8 +53,8 @@ fn ranks_connect_by_every_supplier_and_leave() {
 #[test]
 fn a_rank_killed_before_it_connects_is_named_to_all() {
     let directory = Directory::new("killed");
-    for supplier in [tcp(), directory.supplier()] {
-        let options = ChildOptions::new(3, &supplier);
+    for exchange in [tcp(), directory.exchange()] {
+        let options = ChildOptions::new(3, &exchange);
         let mut ranks = vec![options.start(0), options.start(1)];
         let mut victim = ChildOptions { hangs_after_exchange: true, ..options }.start(2);
         victim.expect("exchanged", TIMEOUT);
@@ -67,7 +67,7 @@ fn a_rank_killed_before_it_connects_is_named_to_all() {
 #[test]
 fn a_rank_killed_in_the_exchange_is_named_to_all() {
     let directory = Directory::new("waiting");
-    let options = ChildOptions::new(4, &directory.supplier());
+    let options = ChildOptions::new(4, &directory.exchange());
     let mut ranks = vec![options.start(0), options.start(1), options.start(2)];
     let has_joined = || {
         let folder = entries(&directory.0).pop().map(|folder| directory.0.join(folder));
@@ -87,7 +87,7 @@ fn a_rank_killed_in_the_exchange_is_named_to_all() {
 #[test]
 fn a_job_killed_in_the_exchange_does_not_disturb_the_next_in_the_same_directory() {
     let directory = Directory::new("stale");
-    let options = ChildOptions::new(2, &directory.supplier());
+    let options = ChildOptions::new(2, &directory.exchange());
     let killed = options.start(0);
     let deadline = Instant::now() + TIMEOUT;
     while !entries(&directory.0).first().is_some_and(|folder| directory.0.join(folder).join("rank-0").exists()) {
@@ -140,8 +140,8 @@ fn a_wrong_world_size_and_a_duplicate_rank_are_reported_to_all() {
 #[test]
 fn a_rank_that_never_starts_is_named_when_time_is_over() {
     let directory = Directory::new("missing");
-    for supplier in [tcp(), directory.supplier()] {
-        let options = ChildOptions { rendezvous_ms: 500, ..ChildOptions::new(3, &supplier) };
+    for exchange in [tcp(), directory.exchange()] {
+        let options = ChildOptions { rendezvous_ms: 500, ..ChildOptions::new(3, &exchange) };
         let mut ranks = [options.start(0), options.start(1)];
         let failures = ranks[0].expect("error", TIMEOUT);
         assert!(failures.contains("rank 2"), "{failures}");

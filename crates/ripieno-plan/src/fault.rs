@@ -192,7 +192,7 @@ impl FaultKind {
                 format!("send the bytes of rank {source} here, directly or combined by other ranks")
             }
             FaultKind::Repeated { source, .. } => {
-                format!("remove one of the ways by which the bytes of rank {source} arrive here")
+                format!("remove all but one of the operations that bring the bytes of rank {source} here")
             }
             FaultKind::Foreign { .. } => {
                 "write the result to these bytes; check this span and the span of the matching send".to_string()

@@ -187,7 +187,7 @@ impl Communicator {
         later: bool,
     ) -> StartedCall {
         let (bytes, only_reads) = (ArrayBytes::of(array)?, plans.0.only_reads(self.rank));
-        let shape = signature.map_or(ElementShape::Line, ElementShape::Described);
+        let shape = signature.map_or(ElementShape::Vector, ElementShape::Described);
         let elements = ElementType { element: bytes.element, shape };
         if later {
             let memory = HandleMemory::arrays(array, output, only_reads)?;
@@ -480,7 +480,7 @@ impl Communicator {
         let (bytes, only_reads) = (ArrayBytes::of(main)?, self.inner.only_reads(task, main.len()));
         let shape = match signature {
             Some(signature) => ElementShape::Described(signature),
-            None if main.ndim() == 1 => ElementShape::Line,
+            None if main.ndim() == 1 => ElementShape::Vector,
             None => ElementShape::Axes(main.shape()),
         };
         let elements = ElementType { element: bytes.element, shape };

@@ -180,23 +180,23 @@ fn packet_curve(py: Python<'_>, communicator: &Communicator) -> PyResult<PacketC
 
 /// Return the layer degrees that follow from the minimum packet size (Zhao and Canny, Kylix, section IV).
 #[pyfunction]
-fn design_by_packet(p: usize, curve: &DensityCurve, rows: f64, row_bytes: usize, least_bytes: f64) -> PyResult<String> {
+fn design_by_packet(p: usize, curve: &DensityCurve, rows: f64, row_bytes: usize, min_bytes: f64) -> PyResult<String> {
     check_ranks(p)?;
-    Ok(design::by_packet(p, DirectionSets { curve: &curve.0, rows }, row_bytes, least_bytes).to_string())
+    Ok(design::by_packet(p, DirectionSets { curve: &curve.0, rows }, row_bytes, min_bytes).to_string())
 }
 
-/// Return all degrees for `p` ranks, cheapest first. `out` and `wanted` are a curve and the rows of a rank.
+/// Return all degrees for `p` ranks, cheapest first. `out_sets` and `in_sets` are a curve and the rows of a rank each.
 #[pyfunction]
 fn design_candidates<'py>(
     py: Python<'py>,
     p: usize,
-    out: (PyRef<'py, DensityCurve>, f64),
-    wanted: (PyRef<'py, DensityCurve>, f64),
+    out_sets: (PyRef<'py, DensityCurve>, f64),
+    in_sets: (PyRef<'py, DensityCurve>, f64),
     row_bytes: usize,
     packets: &PacketCurve,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     check_ranks(p)?;
-    let designs = design::candidates(p, sets(&out), sets(&wanted), row_bytes, &packets.0);
+    let designs = design::candidates(p, sets(&out_sets), sets(&in_sets), row_bytes, &packets.0);
     designs.iter().map(|design| design_dict(py, design)).collect()
 }
 
@@ -206,14 +206,14 @@ fn design_estimate<'py>(
     py: Python<'py>,
     p: usize,
     degrees: &str,
-    out: (PyRef<'py, DensityCurve>, f64),
-    wanted: (PyRef<'py, DensityCurve>, f64),
+    out_sets: (PyRef<'py, DensityCurve>, f64),
+    in_sets: (PyRef<'py, DensityCurve>, f64),
     row_bytes: usize,
     packets: &PacketCurve,
 ) -> PyResult<Bound<'py, PyDict>> {
     check_ranks(p)?;
     let degrees = Degrees::named(degrees, p).map_err(|error| errors::input(format!("{p} ranks: {error}")))?;
-    design_dict(py, &design::estimate(degrees, sets(&out), sets(&wanted), row_bytes, &packets.0))
+    design_dict(py, &design::estimate(degrees, sets(&out_sets), sets(&in_sets), row_bytes, &packets.0))
 }
 
 fn check_ranks(p: usize) -> PyResult<()> {

@@ -89,7 +89,7 @@ impl EdgeMatrix {
     }
 
     /// Return the smallest id among the columns of each open row in the frontier, or the largest integer.
-    fn least_sources<'py>(
+    fn min_sources<'py>(
         &self,
         py: Python<'py>,
         ids: PyReadonlyArray1<'_, i64>,
@@ -106,9 +106,9 @@ impl EdgeMatrix {
                  {rows}"
             )));
         }
-        let mut least = vec![0; rows];
-        with_threads(py, threads, |threads| self.0.least_sources(ids, frontier, is_open, &mut least, threads))?;
-        Ok(least.into_pyarray(py))
+        let mut sources = vec![0; rows];
+        with_threads(py, threads, |threads| self.0.min_sources(ids, frontier, is_open, &mut sources, threads))?;
+        Ok(sources.into_pyarray(py))
     }
 
     fn product(

@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 
 /// Add the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("MOST_DIMENSIONS", ripieno_kernels::MOST_DIMENSIONS)?;
+    module.add("MAX_DIMENSIONS", ripieno_kernels::MAX_DIMENSIONS)?;
     module.add_function(wrap_pyfunction!(guttman, module)?)?;
     module.add_function(wrap_pyfunction!(weighted_differences, module)?)
 }
@@ -21,11 +21,11 @@ enum Dissimilarities<'py> {
     F32(PyReadonlyArray2<'py, f32>),
 }
 
-/// Positions with at least one dimension, and at most `MOST_DIMENSIONS`.
+/// Positions with at least one dimension, and at most `MAX_DIMENSIONS`.
 pub(crate) fn positions<'a>(array: &'a PyReadonlyArray2<'_, f32>) -> PyResult<Matrix<'a, f32>> {
     let (rows, columns) = (array.shape()[0], array.shape()[1]);
-    if columns == 0 || columns > ripieno_kernels::MOST_DIMENSIONS {
-        return Err(errors::input(format!("{columns} dimensions: expected 1 … {}", ripieno_kernels::MOST_DIMENSIONS)));
+    if columns == 0 || columns > ripieno_kernels::MAX_DIMENSIONS {
+        return Err(errors::input(format!("{columns} dimensions: expected 1 … {}", ripieno_kernels::MAX_DIMENSIONS)));
     }
     Ok(Matrix::new(array.as_slice()?, rows, columns))
 }

@@ -84,15 +84,16 @@ impl PlainCalls {
         self.perform(bytes, array, &CollectiveTask::Broadcast { root, vector: WholeBuffer })
     }
 
-    /// Run `allgather` in place on a line. `counts` are the elements per rank, by default equally many. If `value` is
+    /// Run `allgather` in place on a vector. `counts` are the elements per rank, by default equally many. If `value` is
     /// given, copy it to its place first.
     #[pyo3(signature = (array, counts=None, value=None, /))]
     fn allgather(&self, array: Argument, counts: Option<Argument>, value: Option<Argument>) -> PyResult<bool> {
-        let Some((bytes, array)) = line(array) else { return Ok(false) };
+        let Some((bytes, array)) = vector(array) else { return Ok(false) };
         let Some(counts) = self.counts(counts, array.len()) else { return Ok(false) };
         if let Some(value) = value {
             let own = bytes.range(counts.range(self.own_rank()));
-            let Some((value, _)) = line_to_read(value).filter(|(value, _)| value.is_short() && value.fits(own)) else {
+            let Some((value, _)) = readable_vector(value).filter(|(value, _)| value.is_short() && value.fits(own))
+            else {
                 return Ok(false);
             };
             value.copy_to(own);
@@ -100,7 +101,7 @@ impl PlainCalls {
         self.perform(bytes, array, &CollectiveTask::Allgather { chunks: counts.of_ranks() })
     }
 
-    /// Run `gather` of lines. `out` is used at the root only.
+    /// Run `gather` of vectors. `out` is used at the root only.
     #[pyo3(signature = (value, root, out, counts, /))]
     fn gather(
         &self,
@@ -109,21 +110,21 @@ impl PlainCalls {
         out: Option<Argument>,
         counts: Option<Argument>,
     ) -> PyResult<bool> {
-        let (Some(root), Some((value, array))) = (self.rank(root), line_to_read(value)) else { return Ok(false) };
+        let (Some(root), Some((value, array))) = (self.rank(root), readable_vector(value)) else { return Ok(false) };
         let Some(counts) = self.counts_of_rows(counts, value, array) else { return Ok(false) };
         let (own, task) = (counts.range(self.own_rank()), CollectiveTask::Gather { chunks: counts.of_ranks(), root });
         if root != self.own_rank() {
-            return self.run_on_line(array.py(), &task, value, BufferMemory::Read(value.read()));
+            return self.run_on_vector(array.py(), &task, value, BufferMemory::Read(value.read()));
         }
-        let Some((out, _)) = out.and_then(line).filter(|(out, all)| counts.fit(all) && out.element == value.element)
+        let Some((out, _)) = out.and_then(vector).filter(|(out, all)| counts.fit(all) && out.element == value.element)
         else {
             return Ok(false);
         };
         value.copy_to(out.range(own));
-        self.run_on_line(array.py(), &task, value, BufferMemory::Write(out.write()?))
+        self.run_on_vector(array.py(), &task, value, BufferMemory::Write(out.write()?))
     }
 
-    /// Run `scatter` of lines. `values` are used at the root only.
+    /// Run `scatter` of vectors. `values` are used at the root only.
     #[pyo3(signature = (values, root, out, counts, /))]
     fn scatter(
         &self,
@@ -132,25 +133,25 @@ impl PlainCalls {
         out: Argument,
         counts: Option<Argument>,
     ) -> PyResult<bool> {
-        let (Some(root), Some((out, array))) = (self.rank(root), line(out)) else { return Ok(false) };
+        let (Some(root), Some((out, array))) = (self.rank(root), vector(out)) else { return Ok(false) };
         let Some(counts) = self.counts_of_rows(counts, out, array) else { return Ok(false) };
         let (own, task) = (counts.range(self.own_rank()), CollectiveTask::Scatter { chunks: counts.of_ranks(), root });
         if root != self.own_rank() {
-            return self.run_on_line(array.py(), &task, out, BufferMemory::Write(out.write()?));
+            return self.run_on_vector(array.py(), &task, out, BufferMemory::Write(out.write()?));
         }
-        let values = values.and_then(line_to_read);
+        let values = values.and_then(readable_vector);
         let Some((values, _)) = values.filter(|(values, all)| counts.fit(all) && values.element == out.element) else {
             return Ok(false);
         };
-        self.run_on_line(array.py(), &task, out, values.memory(task.only_reads(root))?)?;
+        self.run_on_vector(array.py(), &task, out, values.memory(task.only_reads(root))?)?;
         values.range(own).copy_to(out);
         Ok(true)
     }
 
-    /// Run `reduce_scatter` of a short line. The value stays unchanged.
+    /// Run `reduce_scatter` of a short vector. The value stays unchanged.
     #[pyo3(signature = (value, op, out, counts, /))]
     fn reduce_scatter(&self, value: Argument, op: Argument, out: Argument, counts: Option<Argument>) -> PyResult<bool> {
-        let (Some(op), Some((value, array)), Some((out, part))) = (arithmetic(op), line_to_read(value), line(out))
+        let (Some(op), Some((value, array)), Some((out, part))) = (arithmetic(op), readable_vector(value), vector(out))
         else {
             return Ok(false);
         };
@@ -161,12 +162,12 @@ impl PlainCalls {
         }
         let mut rows = value.read().to_vec();
         let task = CollectiveTask::ReduceScatter { chunks: counts.of_ranks(), op };
-        self.run_on_line(array.py(), &task, value, BufferMemory::Write(&mut rows))?;
+        self.run_on_vector(array.py(), &task, value, BufferMemory::Write(&mut rows))?;
         out.write()?.copy_from_slice(&rows[own.start * size..own.end * size]);
         Ok(true)
     }
 
-    /// Run `alltoall` between lines that do not overlap. Counts are by default equal for all ranks.
+    /// Run `alltoall` between vectors that do not overlap. Counts are by default equal for all ranks.
     #[pyo3(signature = (values, out, counts, out_counts, /))]
     fn alltoall(
         &self,
@@ -175,7 +176,7 @@ impl PlainCalls {
         counts: Option<Argument>,
         out_counts: Option<Argument>,
     ) -> PyResult<bool> {
-        let (Some((values, sent)), Some((out, received))) = (line_to_read(values), line(out)) else {
+        let (Some((values, sent)), Some((out, received))) = (readable_vector(values), vector(out)) else {
             return Ok(false);
         };
         let (Some(counts), Some(out_counts)) =
@@ -187,7 +188,7 @@ impl PlainCalls {
             return Ok(false);
         }
         let task = CollectiveTask::Alltoall { out_chunks: counts.of_ranks(), in_chunks: out_counts.of_ranks() };
-        let elements = ElementType { element: values.element, shape: ElementShape::Line };
+        let elements = ElementType { element: values.element, shape: ElementShape::Vector };
         let memory = [values.memory(task.only_reads(self.own_rank()))?, BufferMemory::Write(out.write()?)];
         self.0.get().run(sent.py(), &task, elements, None, memory)?;
         Ok(true)
@@ -208,7 +209,7 @@ impl PlainCalls {
         self.0.get().inner().rank()
     }
 
-    /// Parse the elements per rank of a line of `length` elements; without counts, divide the line evenly. Return
+    /// Parse the elements per rank of a vector of `length` elements; without counts, divide it evenly. Return
     /// `None` if the counts do not fit, and for more than [`MAX_STACK_RANKS`] ranks.
     fn counts(&self, counts: Option<Argument>, length: usize) -> Option<Counts> {
         let world_size = self.world_size();
@@ -245,15 +246,15 @@ impl PlainCalls {
         (fits && counts.sum() * rows.element.size_bytes() <= MAX_ROWS).then_some(counts)
     }
 
-    /// Run `task` on a line of the elements of `like`.
-    fn run_on_line(
+    /// Run `task` on a vector of the elements of `like`.
+    fn run_on_vector(
         &self,
         py: Python<'_>,
         task: &CollectiveTask<'_>,
         like: ArrayBytes,
         memory: BufferMemory<'_>,
     ) -> PyResult<bool> {
-        self.run(py, task, ElementType { element: like.element, shape: ElementShape::Line }, memory)?;
+        self.run(py, task, ElementType { element: like.element, shape: ElementShape::Vector }, memory)?;
         Ok(true)
     }
 
@@ -305,10 +306,10 @@ impl PlainCalls {
             return Ok(copy);
         }
         let shape = ElementShape::Described(NUMBER_SIGNATURE);
-        let mut line = Vec::new();
-        leaf.put(&mut line);
-        self.run(py, task, ElementType { element: leaf.element(), shape }, BufferMemory::Write(&mut line))?;
-        leaf.take(py, &mut &*line)
+        let mut buffer = Vec::new();
+        leaf.put(&mut buffer);
+        self.run(py, task, ElementType { element: leaf.element(), shape }, BufferMemory::Write(&mut buffer))?;
+        leaf.take(py, &mut &*buffer)
     }
 
     /// Perform `task` on several leaves, with one call for each element type.
@@ -319,29 +320,31 @@ impl PlainCalls {
         signature: &str,
         task: &CollectiveTask<'_>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let mut lines: Vec<(Element, Vec<u8>)> = Vec::new();
+        let mut buffers: Vec<(Element, Vec<u8>)> = Vec::new();
         for leaf in leaves {
             let element = leaf.element();
-            let line = lines.iter().position(|(other, _)| *other == element).unwrap_or_else(|| {
-                lines.push((element, Vec::new()));
-                lines.len() - 1
+            let index = buffers.iter().position(|(other, _)| *other == element).unwrap_or_else(|| {
+                buffers.push((element, Vec::new()));
+                buffers.len() - 1
             });
-            leaf.put(&mut lines[line].1);
+            leaf.put(&mut buffers[index].1);
         }
-        for (element, line) in &mut lines {
+        for (element, buffer) in &mut buffers {
             self.run(
                 py,
                 task,
                 ElementType { element: *element, shape: ElementShape::Described(signature) },
-                BufferMemory::Write(line),
+                BufferMemory::Write(buffer),
             )?;
         }
-        let mut rest: Vec<(Element, &[u8])> = lines.iter().map(|(element, line)| (*element, &**line)).collect();
+        let mut rest: Vec<(Element, &[u8])> = buffers.iter().map(|(element, buffer)| (*element, &**buffer)).collect();
         let mut combined = Vec::with_capacity(leaves.len());
         for leaf in leaves {
-            let (_, line) =
-                rest.iter_mut().find(|(element, _)| *element == leaf.element()).expect("every element type has a line");
-            combined.push(leaf.take(py, line)?);
+            let (_, buffer) = rest
+                .iter_mut()
+                .find(|(element, _)| *element == leaf.element())
+                .expect("every element type has a buffer");
+            combined.push(leaf.take(py, buffer)?);
         }
         Ok(combined)
     }
@@ -354,7 +357,7 @@ impl PlainCalls {
         array: &Bound<'_, PyUntypedArray>,
         task: &CollectiveTask<'_>,
     ) -> PyResult<bool> {
-        let shape = if array.ndim() == 1 { ElementShape::Line } else { ElementShape::Axes(array.shape()) };
+        let shape = if array.ndim() == 1 { ElementShape::Vector } else { ElementShape::Axes(array.shape()) };
         let elements = ElementType { element: bytes.element, shape };
         self.run(array.py(), task, elements, bytes.memory(task.only_reads(self.0.get().inner().rank()))?)?;
         Ok(true)
@@ -372,7 +375,7 @@ impl PlainCalls {
     }
 }
 
-/// The elements of a line per rank.
+/// The elements of a vector per rank.
 struct Counts {
     of_ranks: [usize; MAX_STACK_RANKS],
     world_size: usize,
@@ -387,12 +390,12 @@ impl Counts {
         self.of_ranks().iter().sum()
     }
 
-    /// Return whether a line has the elements of all ranks.
-    fn fit(&self, line: &Bound<'_, PyUntypedArray>) -> bool {
-        line.len() == self.sum()
+    /// Return whether a vector has the elements of all ranks.
+    fn fit(&self, vector: &Bound<'_, PyUntypedArray>) -> bool {
+        vector.len() == self.sum()
     }
 
-    /// Return the elements of a rank in the line.
+    /// Return the elements of a rank in the vector.
     fn range(&self, rank: usize) -> Range<usize> {
         let begin = self.of_ranks[..rank].iter().sum();
         begin..begin + self.of_ranks[rank]
@@ -400,12 +403,12 @@ impl Counts {
 }
 
 /// Return the memory of a plain 1-D array for writing.
-fn line<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(ArrayBytes, &'a Bound<'py, PyUntypedArray>)> {
+fn vector<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(ArrayBytes, &'a Bound<'py, PyUntypedArray>)> {
     ArrayBytes::plain(value).filter(|(_, array)| array.ndim() == 1)
 }
 
 /// Return the memory of a plain 1-D array for reading.
-fn line_to_read<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(ArrayBytes, &'a Bound<'py, PyUntypedArray>)> {
+fn readable_vector<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(ArrayBytes, &'a Bound<'py, PyUntypedArray>)> {
     ArrayBytes::plain_to_read(value).filter(|(_, array)| array.ndim() == 1)
 }
 

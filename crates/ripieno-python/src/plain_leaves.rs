@@ -59,12 +59,12 @@ impl<'a, 'py> Leaf<'a, 'py> {
         }
     }
 
-    /// Append its elements to `line`.
-    pub fn put(&self, line: &mut Vec<u8>) {
+    /// Append its elements to `buffer`.
+    pub fn put(&self, buffer: &mut Vec<u8>) {
         match self {
-            Leaf::Number(number, Op::Sum) => line.extend(number.addends().as_flattened()),
-            Leaf::Number(number, op) => line.extend(number.ordered(*op).map(i64::to_ne_bytes).as_flattened()),
-            Leaf::Array(bytes, _) => line.extend_from_slice(bytes.read()),
+            Leaf::Number(number, Op::Sum) => buffer.extend(number.addends().as_flattened()),
+            Leaf::Number(number, op) => buffer.extend(number.ordered(*op).map(i64::to_ne_bytes).as_flattened()),
+            Leaf::Array(bytes, _) => buffer.extend_from_slice(bytes.read()),
         }
     }
 
@@ -76,9 +76,9 @@ impl<'a, 'py> Leaf<'a, 'py> {
         }
     }
 
-    /// Remove the elements of a leaf like this one from the front of `line`, and return its value.
-    pub fn take(&self, py: Python<'py>, line: &mut &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        let mut next = |count: usize| line.split_off(..count).expect("a line has the elements of all its leaves");
+    /// Remove the elements of a leaf like this one from the front of `buffer`, and return its value.
+    pub fn take(&self, py: Python<'py>, buffer: &mut &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        let mut next = |count: usize| buffer.split_off(..count).expect("a buffer has the elements of all its leaves");
         match self {
             Leaf::Number(number, op) => {
                 let mut words = [[0; 8]; 4];

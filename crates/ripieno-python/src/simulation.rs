@@ -205,12 +205,12 @@ fn kind_name(kind: ConnectionKind) -> &'static str {
 fn simulation_dict<'py>(
     py: Python<'py>,
     cluster: &simulation::Cluster,
-    found: &SimulationCall,
+    call: &SimulationCall,
     transfers: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let dict = plan_simulation_dict(py, cluster, &found.simulated, transfers)?;
-    dict.set_item("algorithm", found.algorithm)?;
-    dict.set_item("left_out", &found.left_out)?;
+    let dict = plan_simulation_dict(py, cluster, &call.simulated, transfers)?;
+    dict.set_item("algorithm", call.algorithm)?;
+    dict.set_item("left_out", &call.left_out)?;
     Ok(dict)
 }
 
@@ -245,12 +245,12 @@ pub fn plan_simulation_dict<'py>(
 fn swarm_dict<'py>(
     py: Python<'py>,
     cluster: &simulation::Cluster,
-    found: &SwarmOutcome,
+    swarm: &SwarmOutcome,
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    dict.set_item("block_bytes", found.manifests[0].block_bytes)?;
-    dict.set_item("stripe_count", found.manifests[0].stripe_count)?;
-    let outcomes = found.outcomes[0].iter().map(|outcome| match outcome {
+    dict.set_item("block_bytes", swarm.manifests[0].block_bytes)?;
+    dict.set_item("stripe_count", swarm.manifests[0].stripe_count)?;
+    let outcomes = swarm.outcomes[0].iter().map(|outcome| match outcome {
         RankOutcome::Done { at_s, is_valid } => {
             ("done", Some(*at_s), if *is_valid { "" } else { "wrong bytes" }.to_string())
         }
@@ -259,32 +259,32 @@ fn swarm_dict<'py>(
         RankOutcome::Waiting => ("waiting", None, String::new()),
     });
     dict.set_item("outcomes", outcomes.collect::<Vec<_>>())?;
-    let settled = found.settled[0].as_ref();
+    let settled = swarm.settled[0].as_ref();
     dict.set_item("settled_s", settled.map(|settled| settled.at_s))?;
     dict.set_item("reported_lost", settled.map(|settled| settled.lost.clone()).unwrap_or_default())?;
     let corruptions = settled.iter().flat_map(|settled| &settled.corruptions);
     let corruptions = corruptions.map(|it| (it.block, it.source, it.receiver)).collect::<Vec<_>>();
     dict.set_item("corruptions", corruptions)?;
-    dict.set_item("sent_bytes", &found.sent_bytes)?;
-    dict.set_item("message_count", found.message_count)?;
-    let busiest = found.loads.iter().max_by(|a, b| a.busy_s.total_cmp(&b.busy_s));
+    dict.set_item("sent_bytes", &swarm.sent_bytes)?;
+    dict.set_item("message_count", swarm.message_count)?;
+    let busiest = swarm.loads.iter().max_by(|a, b| a.busy_s.total_cmp(&b.busy_s));
     dict.set_item("busiest", busiest.map(|load| (load.wire.to_string(), load.bytes, load.busy_s)))?;
     let row = |it: &SimulatedFetch| {
         let kind = kind_name(cluster.kind(it.sender, it.receiver));
         (it.sender, it.receiver, it.block, it.bytes, it.start_s, it.end_s, kind)
     };
-    dict.set_item("fetches", found.fetches.iter().map(row).collect::<Vec<_>>())?;
+    dict.set_item("fetches", swarm.fetches.iter().map(row).collect::<Vec<_>>())?;
     Ok(dict)
 }
 
-fn explanation_dict<'py>(py: Python<'py>, found: &Explanation) -> PyResult<Bound<'py, PyDict>> {
+fn explanation_dict<'py>(py: Python<'py>, explanation: &Explanation) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    dict.set_item("chosen", found.chosen)?;
-    dict.set_item("segment_count", found.segment_count)?;
-    dict.set_item("alpha_s", found.model.alpha_s)?;
-    dict.set_item("beta_s_per_byte", found.model.beta_s_per_byte)?;
-    dict.set_item("gamma_s_per_byte", found.model.gamma_s_per_byte)?;
-    let candidates = found.candidates.iter().map(|candidate| candidate_dict(py, candidate));
+    dict.set_item("chosen", explanation.chosen)?;
+    dict.set_item("segment_count", explanation.segment_count)?;
+    dict.set_item("alpha_s", explanation.model.alpha_s)?;
+    dict.set_item("beta_s_per_byte", explanation.model.beta_s_per_byte)?;
+    dict.set_item("gamma_s_per_byte", explanation.model.gamma_s_per_byte)?;
+    let candidates = explanation.candidates.iter().map(|candidate| candidate_dict(py, candidate));
     dict.set_item("candidates", candidates.collect::<PyResult<Vec<_>>>()?)?;
     Ok(dict)
 }
@@ -296,7 +296,7 @@ fn candidate_dict<'py>(py: Python<'py>, candidate: &Candidate) -> PyResult<Bound
     dict.set_item("terms_s", candidate.terms_s)?;
     let time_s = candidate.time_s();
     dict.set_item("seconds", time_s.is_finite().then_some(time_s))?;
-    dict.set_item("most_sent_bytes", simulated.ok().map(|outcome| outcome.most_sent_bytes))?;
+    dict.set_item("max_sent_bytes", simulated.ok().map(|outcome| outcome.max_sent_bytes))?;
     dict.set_item("uplink_bytes", simulated.ok().map(|outcome| outcome.uplink_bytes))?;
     let (impossible, operation_count) = match simulated.err() {
         Some(NotSimulated::Impossible(error)) => (Some(error.to_string()), None),

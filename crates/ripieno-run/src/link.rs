@@ -73,9 +73,9 @@ pub trait Link: Send {
         SEGMENT_BYTES
     }
 
-    /// Return arrived bytes without consuming them: at least `least` bytes once that many have arrived, else fewer or
-    /// none. The slice is contiguous and unaligned. `least` is at most 64. Zero-copy data begins a new slice.
-    fn peek(&mut self, least: usize) -> Result<&[u8], LinkError>;
+    /// Return arrived bytes without consuming them: at least `min_bytes` once that many have arrived, else fewer or
+    /// none. The slice is contiguous and unaligned. `min_bytes` is at most 64. Zero-copy data begins a new slice.
+    fn peek(&mut self, min_bytes: usize) -> Result<&[u8], LinkError>;
 
     /// Consume the first `count` bytes that the last `peek` returned.
     fn consume(&mut self, count: usize);

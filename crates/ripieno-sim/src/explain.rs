@@ -64,7 +64,7 @@ pub struct PlanCost {
     /// Time in seconds, or `None` if the plans never complete.
     pub time_s: Option<f64>,
     /// Maximum number of bytes that one rank sends.
-    pub most_sent_bytes: usize,
+    pub max_sent_bytes: usize,
     /// Number of bytes that cross between racks.
     pub uplink_bytes: usize,
 }
@@ -162,7 +162,7 @@ fn simulate_within_budget(
     let simulated = request.simulate(algorithm, order, cluster, is_interrupted).map_err(impossible)?;
     Ok(PlanCost {
         time_s: simulated.time_s(),
-        most_sent_bytes: simulated.sent_bytes.iter().copied().max().unwrap_or(0),
+        max_sent_bytes: simulated.sent_bytes.iter().copied().max().unwrap_or(0),
         uplink_bytes: simulated.bytes_by_kind(cluster)[ConnectionKind::Uplink as usize].1,
     })
 }
@@ -208,7 +208,7 @@ mod tests {
         let terms_s = ring.terms_s.unwrap();
         assert_eq!(terms_s, [56.0, 1792.0, 448.0]);
         assert_eq!(ring.simulated.as_ref().unwrap().time_s, Some(terms_s.iter().sum()));
-        assert_eq!(ring.simulated.as_ref().unwrap().most_sent_bytes, 7168);
+        assert_eq!(ring.simulated.as_ref().unwrap().max_sent_bytes, 7168);
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub(crate) struct Demand<'a> {
 /// Return the rate of each demand in bytes per second. No other flows use their wires.
 pub(crate) fn rates(demands: &[Demand<'_>]) -> Vec<f64> {
     if let [demand] = demands {
-        let least = |limit: f64, &(_, s_per_byte): &(WireIndex, f64)| limit.min(1.0 / s_per_byte);
-        return vec![demand.wires.iter().fold(demand.limit, least)];
+        let slowest = |limit: f64, &(_, s_per_byte): &(WireIndex, f64)| limit.min(1.0 / s_per_byte);
+        return vec![demand.wires.iter().fold(demand.limit, slowest)];
     }
     let mut filling = RateFilling::of(demands);
     while let Some(Reverse(LimitReached { level, target })) = filling.queue.pop() {

@@ -99,7 +99,7 @@ impl SparseOfThreads {
     }
 
     fn run(&self, comm: &Communicator, features: &[i64], sums: &[f32]) -> SparseResult<SparseTimes> {
-        let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+        let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Vector };
         let values: Vec<u8> = features.iter().flat_map(|&index| value(index).to_ne_bytes()).collect();
         let expected: Vec<u8> = features.iter().flat_map(|&index| sums[index as usize].to_ne_bytes()).collect();
         let mut into = vec![0; values.len()];

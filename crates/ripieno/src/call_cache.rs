@@ -73,7 +73,7 @@ pub(crate) struct ResolvedCall {
 
 #[derive(PartialEq)]
 enum OwnedShape {
-    Line,
+    Vector,
     Axes(Vec<usize>),
     Described(String),
 }
@@ -111,7 +111,7 @@ impl<'a> CallKey<'a> {
         CachedCall {
             numbers: self.numbers,
             shape: match *self.shape {
-                ElementShape::Line => OwnedShape::Line,
+                ElementShape::Vector => OwnedShape::Vector,
                 ElementShape::Axes(axes) => OwnedShape::Axes(axes.to_vec()),
                 ElementShape::Described(words) => OwnedShape::Described(words.to_string()),
             },
@@ -163,7 +163,7 @@ impl OwnedShape {
     #[inline]
     fn equals(&self, shape: &ElementShape<'_>) -> bool {
         match (self, shape) {
-            (OwnedShape::Line, ElementShape::Line) => true,
+            (OwnedShape::Vector, ElementShape::Vector) => true,
             (OwnedShape::Axes(cached), ElementShape::Axes(axes)) => cached == axes,
             (OwnedShape::Described(cached), ElementShape::Described(text)) => cached == text,
             _ => false,

@@ -20,7 +20,7 @@ pub struct ElementType<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum ElementShape<'a> {
     /// One after the other.
-    Line,
+    Vector,
     /// An array with this number of entries along each axis.
     Axes(&'a [usize]),
     /// A description by the caller, equal on every rank.
@@ -29,16 +29,16 @@ pub enum ElementShape<'a> {
 
 impl From<Element> for ElementType<'_> {
     fn from(element: Element) -> Self {
-        ElementType { element, shape: ElementShape::Line }
+        ElementType { element, shape: ElementShape::Vector }
     }
 }
 
 impl ElementShape<'_> {
-    /// Return the hash of the arrangement; 0 for a line.
+    /// Return the hash of the arrangement; 0 for a vector.
     #[inline]
     pub(crate) fn signature(&self) -> u32 {
         match self {
-            ElementShape::Line => 0,
+            ElementShape::Vector => 0,
             // A description is UTF-8 and cannot begin with this byte, so no description has the hash input of an array.
             ElementShape::Axes(axes) => axes.iter().fold(hash(&[0xff]), |hashed, axis| {
                 hashed.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&axis.to_le_bytes())
@@ -47,10 +47,10 @@ impl ElementShape<'_> {
         }
     }
 
-    /// Return the description of the arrangement; empty for a line.
+    /// Return the description of the arrangement; empty for a vector.
     pub(crate) fn text(&self) -> String {
         match self {
-            ElementShape::Line => String::new(),
+            ElementShape::Vector => String::new(),
             ElementShape::Axes([length]) => format!("shape ({length},)"),
             ElementShape::Axes(axes) => {
                 format!("shape ({})", axes.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn different_arrangements_have_different_signatures_and_descriptions() {
         let shapes = [
-            ElementShape::Line,
+            ElementShape::Vector,
             ElementShape::Axes(&[]),
             ElementShape::Axes(&[0]),
             ElementShape::Axes(&[6]),

@@ -148,9 +148,9 @@ mod tests {
                 assert_eq!(ShortArray::decode(&bytes), Some(array));
             }
         }
-        let most = MAX_CONTENT_BYTES - 2 * WORD_BYTES;
-        assert!(ShortArray::encode(Element::U8, &[most], &vec![0; most]).is_some());
-        assert!(ShortArray::encode(Element::U8, &[most + 1], &vec![0; most + 1]).is_none());
+        let max = MAX_CONTENT_BYTES - 2 * WORD_BYTES;
+        assert!(ShortArray::encode(Element::U8, &[max], &vec![0; max]).is_some());
+        assert!(ShortArray::encode(Element::U8, &[max + 1], &vec![0; max + 1]).is_none());
         assert!(ShortArray::encode(Element::U8, &[0; 30], &[]).is_none());
     }
 

@@ -47,7 +47,7 @@ pub fn measure(
     if once_s >= budget.as_secs_f64() {
         return Ok(vec![once_s]);
     }
-    let fitting = |seconds: f64, each_s: f64, most: f64| (seconds / each_s).clamp(1.0, most) as usize;
+    let fitting = |seconds: f64, each_s: f64, max: f64| (seconds / each_s).clamp(1.0, max) as usize;
     if is_separate {
         let call_count = fitting(budget.as_secs_f64(), once_s, MAX_SEPARATE_CALL_COUNT);
         return (0..call_count).map(|_| batch(comm, 1, &mut call)).collect();

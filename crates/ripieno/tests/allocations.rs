@@ -135,7 +135,7 @@ fn repeated_plans_of_rows_allocate_nothing() {
 
 #[test]
 fn repeated_sparse_reductions_allocate_nothing() {
-    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Vector };
     for (p, count, degrees) in [(2, 50, "2"), (4, 3000, "2x2"), (4, 3000, "4")] {
         let fabrics = ThreadFabric::group(p).unwrap();
         std::thread::scope(|scope| {

@@ -19,7 +19,7 @@ fn elements_of_another_size_than_in_the_plans_are_an_error_before_data_moves() {
         let plans = CheckedPlans::check(plans.to_vec(), None, &|| false).unwrap().unwrap();
         let mut values = [0; 8];
         let mut run = |element| {
-            let elements = ElementType { element, shape: ElementShape::Line };
+            let elements = ElementType { element, shape: ElementShape::Vector };
             comm.run_plan(&plans, elements, [BufferMemory::Write(&mut values), BufferMemory::Write(&mut [])])
         };
         let Err(Error::Argument { name, expected, .. }) = run(Element::F64) else { panic!("the run began") };

@@ -9,7 +9,7 @@ use ripieno::{Communicator, Element, Error, JobFailure, Op};
 use ripieno_plan::sparse::Degrees;
 use ripieno_plan::sparse::design::PacketCurve;
 
-const SUM: SparseSchema = SparseSchema { element: Element::I64, width: 1, op: Op::Sum, row: ElementShape::Line };
+const SUM: SparseSchema = SparseSchema { element: Element::I64, width: 1, op: Op::Sum, row: ElementShape::Vector };
 
 fn with_degrees(degrees: &Degrees) -> SparseOptions {
     SparseOptions { degrees: Some(degrees.clone()), ..SparseOptions::default() }
@@ -18,19 +18,20 @@ fn with_degrees(degrees: &Degrees) -> SparseOptions {
 /// Configure and reduce, then do both in one pass; compare the results with the expected ones.
 fn check(comm: &Communicator, sets: &IndexSets, width: usize, op: Op, options: &SparseOptions) {
     let rank = comm.rank();
-    let (out, wanted, schema) = (&sets.out[rank], &sets.wanted[rank], SparseSchema { width, op, ..SUM });
-    let contributed = bytes(&rows(rank, out, width));
+    let (out_indices, in_indices, schema) =
+        (&sets.out_indices[rank], &sets.in_indices[rank], SparseSchema { width, op, ..SUM });
+    let contributed = bytes(&rows(rank, out_indices, width));
     let expected = combined(sets, rank, width, op);
 
-    let configured = comm.sparse(out, wanted, options).unwrap();
+    let configured = comm.sparse(out_indices, in_indices, options).unwrap();
     let case = || format!("{:?}, p={}, {}, {op:?} × {width}", sets.kind, comm.world_size(), configured.degrees());
     for round in 0..2 {
-        let mut into = bytes(&vec![-1; wanted.len() * width]);
+        let mut into = bytes(&vec![-1; in_indices.len() * width]);
         configured.reduce(&contributed, &mut into, schema).unwrap();
         assert_eq!(values(&into), expected, "{}, round {round}", case());
     }
-    let mut into = bytes(&vec![-1; wanted.len() * width]);
-    comm.sparse_reduce(out, &contributed, wanted, &mut into, schema, options).unwrap();
+    let mut into = bytes(&vec![-1; in_indices.len() * width]);
+    comm.sparse_reduce(out_indices, &contributed, in_indices, &mut into, schema, options).unwrap();
     assert_eq!(values(&into), expected, "{} in one pass", case());
 }
 
@@ -109,17 +110,20 @@ fn floats(rank: usize, count: usize) -> Vec<u8> {
 
 #[test]
 fn one_pass_and_every_run_produce_the_same_bits() {
-    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Vector };
     for (degrees, dense_above) in [("12", 2.0), ("3x4", 2.0), ("2x2x3", 0.3), ("3x4", 0.0)] {
         let options = SparseOptions { dense_above, ..with_degrees(&degrees.parse().unwrap()) };
         let sets = IndexSets::new(SetKind::Random, 12, 500);
         let once = || {
             world(12, |comm| {
-                let (out, wanted) = (&sets.out[comm.rank()], &sets.wanted[comm.rank()]);
-                let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
-                let contributed = floats(comm.rank(), out.len());
-                comm.sparse(out, wanted, &options).unwrap().reduce(&contributed, &mut first, schema).unwrap();
-                comm.sparse_reduce(out, &contributed, wanted, &mut second, schema, &options).unwrap();
+                let (out_indices, in_indices) = (&sets.out_indices[comm.rank()], &sets.in_indices[comm.rank()]);
+                let (mut first, mut second) = (vec![0; 4 * in_indices.len()], vec![0; 4 * in_indices.len()]);
+                let contributed = floats(comm.rank(), out_indices.len());
+                comm.sparse(out_indices, in_indices, &options)
+                    .unwrap()
+                    .reduce(&contributed, &mut first, schema)
+                    .unwrap();
+                comm.sparse_reduce(out_indices, &contributed, in_indices, &mut second, schema, &options).unwrap();
                 assert_eq!(first, second, "{degrees}, dense above {dense_above}");
                 first
             })
@@ -132,13 +136,14 @@ fn one_pass_and_every_run_produce_the_same_bits() {
 #[test]
 fn any_number_of_threads_produces_the_same_bits() {
     const COUNT: i64 = 400_000;
-    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Vector };
     for (size, stride, dense_above) in [(COUNT as u64 / 2, 1, 0.9), (1 << 40, 2_600_003, 0.9), (1 << 20, 7, 0.0)] {
         let found = |threads: usize, contributor_count: usize| {
             world(2, |comm| {
                 let index = |at: i64| (at * stride + comm.rank() as i64 * 5) % size as i64;
-                let out: Vec<i64> = (0..if comm.rank() < contributor_count { COUNT } else { 0 }).map(index).collect();
-                let wanted: Vec<i64> = (0..COUNT).rev().map(|at| at * stride % size as i64).collect();
+                let out_indices: Vec<i64> =
+                    (0..if comm.rank() < contributor_count { COUNT } else { 0 }).map(index).collect();
+                let in_indices: Vec<i64> = (0..COUNT).rev().map(|at| at * stride % size as i64).collect();
                 let threads = threads.try_into().unwrap();
                 let options = SparseOptions {
                     size: Some(size),
@@ -147,10 +152,13 @@ fn any_number_of_threads_produces_the_same_bits() {
                     threads,
                     ..SparseOptions::default()
                 };
-                let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
-                let contributed = floats(comm.rank(), out.len());
-                comm.sparse(&out, &wanted, &options).unwrap().reduce(&contributed, &mut first, schema).unwrap();
-                comm.sparse_reduce(&out, &contributed, &wanted, &mut second, schema, &options).unwrap();
+                let (mut first, mut second) = (vec![0; 4 * in_indices.len()], vec![0; 4 * in_indices.len()]);
+                let contributed = floats(comm.rank(), out_indices.len());
+                comm.sparse(&out_indices, &in_indices, &options)
+                    .unwrap()
+                    .reduce(&contributed, &mut first, schema)
+                    .unwrap();
+                comm.sparse_reduce(&out_indices, &contributed, &in_indices, &mut second, schema, &options).unwrap();
                 assert!(first == second, "{threads} threads, {size}, in one pass");
                 first
             })
@@ -173,18 +181,18 @@ fn any_number_of_threads_produces_the_same_bits() {
 #[test]
 fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
     let change = [-0.0f32, f32::from_bits(0xffc0_1234), 1.5, f32::from_bits(0x7fc0_0001)];
-    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Vector };
     let kinds = [SetKind::Identical, SetKind::Single, SetKind::Sparse];
     for (kind, degrees) in kinds.iter().flat_map(|&kind| ["1", "2", "2x3", "6", "2x2+1"].map(|text| (kind, text))) {
         let degrees: Degrees = degrees.parse().unwrap();
         let (p, options) = (degrees.world_size(), with_degrees(&degrees));
         let sets = IndexSets::new(kind, p, 40);
         let results = world(p, |comm| {
-            let (out, wanted) = (&sets.out[comm.rank()], &sets.wanted[comm.rank()]);
-            let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
-            let contributed: Vec<u8> = (0..out.len()).flat_map(|at| change[at % 4].to_ne_bytes()).collect();
-            comm.sparse(out, wanted, &options).unwrap().reduce(&contributed, &mut first, schema).unwrap();
-            comm.sparse_reduce(out, &contributed, wanted, &mut second, schema, &options).unwrap();
+            let (out_indices, in_indices) = (&sets.out_indices[comm.rank()], &sets.in_indices[comm.rank()]);
+            let (mut first, mut second) = (vec![0; 4 * in_indices.len()], vec![0; 4 * in_indices.len()]);
+            let contributed: Vec<u8> = (0..out_indices.len()).flat_map(|at| change[at % 4].to_ne_bytes()).collect();
+            comm.sparse(out_indices, in_indices, &options).unwrap().reduce(&contributed, &mut first, schema).unwrap();
+            comm.sparse_reduce(out_indices, &contributed, in_indices, &mut second, schema, &options).unwrap();
             assert_eq!(first, second, "{kind:?}, {degrees}");
             first
         });
@@ -198,10 +206,11 @@ fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
 fn a_thousand_rounds_produce_no_wrong_value() {
     let sets = IndexSets::new(SetKind::PowerLaw, 4, 3000);
     world(4, |comm| {
-        let (rank, out, wanted) = (comm.rank(), &sets.out[comm.rank()], &sets.wanted[comm.rank()]);
-        let (base, expected) = (rows(rank, out, 1), combined(&sets, rank, 1, Op::Sum));
-        let configured = comm.sparse(out, wanted, &with_degrees(&"2x2".parse().unwrap())).unwrap();
-        let mut into = vec![0; 8 * wanted.len()];
+        let (rank, out_indices, in_indices) =
+            (comm.rank(), &sets.out_indices[comm.rank()], &sets.in_indices[comm.rank()]);
+        let (base, expected) = (rows(rank, out_indices, 1), combined(&sets, rank, 1, Op::Sum));
+        let configured = comm.sparse(out_indices, in_indices, &with_degrees(&"2x2".parse().unwrap())).unwrap();
+        let mut into = vec![0; 8 * in_indices.len()];
         for round in 1..=1000 {
             let contributed: Vec<i64> = base.iter().map(|value| value * round).collect();
             configured.reduce(&bytes(&contributed), &mut into, SUM).unwrap();
@@ -215,25 +224,29 @@ fn a_missing_index_is_an_error_on_every_rank_or_zero() {
     for p in [1, 2, 5] {
         world(p, |comm| {
             let rank = comm.rank() as i64;
-            let (out, wanted) = ([rank, 100], [100, 7000 + rank, 500, 500]);
+            let (out_indices, in_indices) = ([rank, 100], [100, 7000 + rank, 500, 500]);
             let mut examples: Vec<u64> = (0..p as u64).map(|rank| 7000 + rank).collect();
             examples.insert(0, 500);
             let expected = Error::MissingIndices { count: p as u64 + 1, examples };
             for size in [None, Some(1 << 40)] {
                 let options = SparseOptions { size, ..SparseOptions::default() };
-                assert_eq!(comm.sparse(&out, &wanted, &options).err(), Some(expected.clone()));
+                assert_eq!(comm.sparse(&out_indices, &in_indices, &options).err(), Some(expected.clone()));
                 let (contributed, mut into) = (bytes(&[1, 2]), vec![0; 32]);
-                let refused = comm.sparse_reduce(&out, &contributed, &wanted, &mut into, SUM, &options);
+                let refused = comm.sparse_reduce(&out_indices, &contributed, &in_indices, &mut into, SUM, &options);
                 assert_eq!(refused, Err(expected.clone()));
                 for dense_above in [0.0, 2.0].into_iter().take(if size.is_none() { 2 } else { 0 }) {
                     let options = SparseOptions { missing_is_zero: true, dense_above, ..options.clone() };
                     for op in [Op::Sum, Op::Min, Op::And] {
                         let combined = if op == Op::Sum { 2 * p as i64 } else { 2 };
                         let schema = SparseSchema { op, ..SUM };
-                        comm.sparse(&out, &wanted, &options).unwrap().reduce(&contributed, &mut into, schema).unwrap();
+                        comm.sparse(&out_indices, &in_indices, &options)
+                            .unwrap()
+                            .reduce(&contributed, &mut into, schema)
+                            .unwrap();
                         assert_eq!(values(&into), [combined, 0, 0, 0], "{op:?}");
                         into.fill(9);
-                        comm.sparse_reduce(&out, &contributed, &wanted, &mut into, schema, &options).unwrap();
+                        comm.sparse_reduce(&out_indices, &contributed, &in_indices, &mut into, schema, &options)
+                            .unwrap();
                         assert_eq!(values(&into), [combined, 0, 0, 0], "{op:?} in one pass");
                     }
                 }
@@ -270,9 +283,9 @@ fn different_packet_costs_are_reported_to_every_rank() {
 #[test]
 fn invalid_indices_are_reported_before_anything_is_sent() {
     world(2, |comm| {
-        let errors = |out: &[i64], wanted: &[i64], size| {
+        let errors = |out_indices: &[i64], in_indices: &[i64], size| {
             let options = SparseOptions { size, ..SparseOptions::default() };
-            comm.sparse(out, wanted, &options).err().unwrap().to_string()
+            comm.sparse(out_indices, in_indices, &options).err().unwrap().to_string()
         };
         assert_eq!(
             errors(&[3, -1, 4, -7], &[], None),
@@ -306,7 +319,7 @@ fn a_different_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
         let run = |comm: &mut Communicator| {
             let options = SparseOptions::default();
             let configured = [comm.sparse(&[1, 2, 3], &[3], &options)?, comm.sparse(&[1, 2, 3], &[3], &options)?];
-            let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+            let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Vector };
             let (which, schema) = if comm.rank() == 2 { change(schema) } else { (0, schema) };
             let (contributed, mut into) = (vec![0; 12 * schema.width], vec![0; 4 * schema.width]);
             configured[which].reduce(&contributed, &mut into, schema)?;
@@ -344,7 +357,7 @@ fn invalid_arguments_are_reported() {
         assert_eq!(errors(8, 8, SUM), "values=8 bytes: expected 2 rows of 8 bytes, one per index");
         assert_eq!(errors(16, 9, SUM), "into=9 bytes: expected 1 rows of 8 bytes, one per index");
         assert_eq!(errors(0, 0, SparseSchema { width: 0, ..SUM }), "width=0: expected at least one element in a row");
-        let bits = SparseSchema { element: Element::F64, width: 1, op: Op::Xor, row: ElementShape::Line };
+        let bits = SparseSchema { element: Element::F64, width: 1, op: Op::Xor, row: ElementShape::Vector };
         assert!(errors(16, 8, bits).contains("op xor has no meaning on float64"));
         let huge = |width| errors(16, 8, SparseSchema { width, ..SUM });
         assert_eq!(huge(1 << 61), "width=2305843009213693952: expected a row that memory can hold");

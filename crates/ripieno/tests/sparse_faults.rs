@@ -97,7 +97,7 @@ fn a_sample_that_is_too_large_ends_the_job() {
 
 #[test]
 fn values_that_do_not_match_their_keys_end_the_job() {
-    let schema = SparseSchema { element: Element::U8, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let schema = SparseSchema { element: Element::U8, width: 1, op: Op::Sum, row: ElementShape::Vector };
     let ended = world(2, |comm| {
         let reduced = match comm.rank() {
             1 => {

@@ -17,11 +17,11 @@ def checked_weights(
     sample_weight: ArrayLike | None,
     source: Dataset | RowsInMemory | InMemorySparse | LibsvmFiles,
     *,
-    least_one: bool = True,
+    needs_positive: bool = True,
 ) -> NDArray[np.float64] | None:
     """Return the weights of all rows as (n,) float64, or None; raise InputError if they are invalid.
 
-    With `least_one`, at least one weight must be above 0.
+    With `needs_positive`, at least one weight must be above 0.
     """
     if sample_weight is None:
         return None
@@ -29,7 +29,7 @@ def checked_weights(
     weights: NDArray[np.float64]
     try:
         # scikit-learn rejects weights that are all 0. `LocalRows` checks the number of own weights.
-        if least_one and isinstance(source, RowsInMemory | InMemorySparse):
+        if needs_positive and isinstance(source, RowsInMemory | InMemorySparse):
             weights = _check_sample_weight(sample_weight, source.array, dtype=np.float64)
         else:
             weights = check_array(
@@ -37,6 +37,6 @@ def checked_weights(
             )
     except ValueError as error:
         raise InputError(f"sample_weight: {error}") from error
-    if weights.ndim != 1 or weights.min() < 0 or (least_one and not weights.any()):
+    if weights.ndim != 1 or weights.min() < 0 or (needs_positive and not weights.any()):
         raise InputError("sample_weight: expected a number >= 0 for each row, not all of them 0")
     return weights

@@ -53,45 +53,45 @@ class Domain:
         return value
 
 
-class Whole(Domain):
-    """Whole numbers >= `least`, and <= `most` if given. Otherwise they are below 2**63, as in the native module."""
+class Integer(Domain):
+    """Whole numbers from `minimum` to `maximum`. By default they are below 2**63, as in the native module."""
 
-    def __init__(self, least: int, most: int | None = None, also: tuple[str | None, ...] = ()) -> None:
-        expected = f"a whole number >= {least}" if most is None else f"a whole number, {least} … {most}"
+    def __init__(self, minimum: int, maximum: int | None = None, also: tuple[str | None, ...] = ()) -> None:
+        expected = f"a whole number >= {minimum}" if maximum is None else f"a whole number, {minimum} … {maximum}"
         super().__init__("int", expected, also)
-        self.least, self.most = least, most
+        self.minimum, self.maximum = minimum, maximum
 
     def _has(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, Integral):
             return False
-        return self.least <= int(value) <= (COUNT_MAX if self.most is None else self.most)
+        return self.minimum <= int(value) <= (COUNT_MAX if self.maximum is None else self.maximum)
 
     def _plain(self, value: Any) -> Any:
         return int(value)
 
 
 class Number(Domain):
-    """Real numbers >= `least`, or > `above`, and <= `most`, or < `below`; infinite numbers if `is_unbounded`."""
+    """Real numbers >= `minimum`, or > `above`, and <= `maximum`, or < `below`; infinite numbers if `is_unbounded`."""
 
     def __init__(
         self,
         *,
-        least: float | None = None,
+        minimum: float | None = None,
         above: float | None = None,
-        most: float | None = None,
+        maximum: float | None = None,
         below: float | None = None,
         is_unbounded: bool = False,
         also: tuple[str | None, ...] = (),
     ) -> None:
-        if least is not None and most is not None:
-            expected = f"a number from {least:g} to {most:g}"
+        if minimum is not None and maximum is not None:
+            expected = f"a number from {minimum:g} to {maximum:g}"
         elif above is not None and below is not None:
             expected = f"a number between {above:g} and {below:g}"
         else:
-            bounds = {">=": least, ">": above, "<=": most, "<": below}
+            bounds = {">=": minimum, ">": above, "<=": maximum, "<": below}
             expected = "a number " + " and ".join(f"{sign} {x:g}" for sign, x in bounds.items() if x is not None)
         super().__init__("float", expected, also)
-        self.least, self.above, self.most, self.below = least, above, most, below
+        self.minimum, self.above, self.maximum, self.below = minimum, above, maximum, below
         self.is_unbounded = is_unbounded
 
     def _has(self, value: Any) -> bool:
@@ -100,9 +100,9 @@ class Number(Domain):
         x = float(value)
         return (
             (self.is_unbounded or math.isfinite(x))
-            and (self.least is None or x >= self.least)
+            and (self.minimum is None or x >= self.minimum)
             and (self.above is None or x > self.above)
-            and (self.most is None or x <= self.most)
+            and (self.maximum is None or x <= self.maximum)
             and (self.below is None or x < self.below)
         )
 
@@ -143,16 +143,16 @@ class Seed(Domain):
     """Whole numbers, a generator, or None for a seed of the operating system: scikit-learn's ``random_state``."""
 
     #: Seeds of `numpy.random.RandomState`.
-    MOST = 2**32 - 1
+    MAX = 2**32 - 1
 
     def __init__(self) -> None:
         super().__init__(
-            "int, RandomState instance", f"a whole number from 0 to {self.MOST}, or a RandomState", also=(None,)
+            "int, RandomState instance", f"a whole number from 0 to {self.MAX}, or a RandomState", also=(None,)
         )
 
     def _has(self, value: Any) -> bool:
         if isinstance(value, Integral) and not isinstance(value, bool):
-            return 0 <= int(value) <= self.MOST
+            return 0 <= int(value) <= self.MAX
         return value is np.random or isinstance(value, np.random.RandomState)
 
     def fact(self, value: Any) -> int | None:
@@ -168,8 +168,8 @@ class Folder(Domain):
 
 
 #: Tolerances of convergence. An infinite tolerance ends a fit after its first iteration.
-TOLERANCE = Number(least=0, is_unbounded=True)
-COUNT = Whole(1)
+TOLERANCE = Number(minimum=0, is_unbounded=True)
+COUNT = Integer(1)
 #: Maximum number of starts of a fit: each has a seed.
 STARTS_MAX = 1_000_000
 FLAG = Flag()

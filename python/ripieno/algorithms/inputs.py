@@ -235,7 +235,7 @@ def open_with_target(
     InputError
         No such column exists, or the other columns differ from the columns of the fit.
     """
-    source = open_source(X, wanted=(name,))
+    source = open_source(X, required=(name,))
     target = target_column(source, name)
     check_columns(estimator, source, reset=reset, target=target)
     # Only fits and scores need the target.

@@ -82,7 +82,7 @@ def own_weights(sample_weight: ArrayLike | None, source: Any) -> NDArray[np.floa
     """Return the checked weights of own rows. They may all be 0, and are empty for a rank without rows."""
     if source is None:
         return None if sample_weight is None else np.empty(0)
-    return checked_weights(sample_weight, source, least_one=False)
+    return checked_weights(sample_weight, source, needs_positive=False)
 
 
 def check_weights(comm: Communicator, weights: NDArray[np.float64] | None) -> None:

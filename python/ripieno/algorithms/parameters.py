@@ -23,7 +23,7 @@ import numpy as np
 from ripieno import log
 from ripieno._checks import THREADS_MAX
 from ripieno._types import OnFailure
-from ripieno.algorithms.domains import Domain, Folder, OneOf, Seed, Whole
+from ripieno.algorithms.domains import Domain, Folder, Integer, OneOf, Seed
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -326,13 +326,13 @@ class WorkerParameters:
     """Parameters of every estimator: the workers of a fit."""
 
     workers: int = parameter(
-        Whole(1),
+        Integer(1),
         "Number of ranks. A single local rank runs in the calling process.",
         default=1,
         role="running",
     )
     threads: int | None = parameter(
-        Whole(1, THREADS_MAX, also=(None,)),
+        Integer(1, THREADS_MAX, also=(None,)),
         "Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.",
         default=None,
         role="running",
@@ -360,7 +360,7 @@ class FitOptions(Options):
     """Options of every fit that iterates."""
 
     every: int | None = parameter(
-        Whole(1, also=(None,)),
+        Integer(1, also=(None,)),
         """Number of iterations between two saves of the fit: to the `checkpoint` folder, and to memory if `on_failure`
         restarts fits. Default: to the folder at most once a second, and to memory after each iteration.
 
@@ -369,7 +369,7 @@ class FitOptions(Options):
         role="saving",
     )
     keep: int = parameter(
-        Whole(1),
+        Integer(1),
         """Number of saved states to keep in the `checkpoint` folder. If the last one is damaged, a fit resumes from the
         one before, with a warning.""",
         default=1,

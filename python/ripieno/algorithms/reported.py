@@ -145,7 +145,7 @@ class About:
 
 
 def _shortened(value: object) -> str:
-    """Return a value as text; of a sequence or mapping, its length."""
+    """Return a value as text, or the length of a sequence or mapping."""
     return repr(value) if isinstance(value, str) or not isinstance(value, Sized) else f"<{len(value)}>"
 
 

@@ -138,7 +138,7 @@ def cluster_of(
     described = {
         "rate_bits_per_s": bits_per_s("--rate", rate),
         "uplink_bits_per_s": None if uplink is None else bits_per_s("--uplink", uplink),
-        "core_bits_per_s": None if core is None else bits_per_s("--core", core, most=10**15),
+        "core_bits_per_s": None if core is None else bits_per_s("--core", core, maximum=10**15),
         "alpha_s": seconds_of("--alpha", alpha),
         "gamma_s_per_byte": seconds_of("--gamma", gamma),
         "segment_bytes": None if segment == "none" else Size().convert(segment, None, None),

@@ -238,8 +238,8 @@ def sparse_command(
     from ripieno.sparse import design
 
     data = design.DataDistribution(ranks, features, _curve(features, density, alpha, densities), row_bytes)
-    least = None if min_packet is None else float(size_of(min_packet))
-    found = design.explain(data, _packets(packets, least, rate), least_packet_bytes=least, degrees=degrees)
+    min_bytes = None if min_packet is None else float(size_of(min_packet))
+    found = design.explain(data, _packets(packets, min_bytes, rate), min_packet_bytes=min_bytes, degrees=degrees)
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
     else:
@@ -262,14 +262,14 @@ def _curve(features: int, density: float | None, alpha: float | None, densities:
         raise click.BadParameter(f"{error}; expected SETS:DENSITY, …", param_hint="--densities") from error
 
 
-def _packets(name: str | None, least: float | None, rate: str) -> Any:
+def _packets(name: str | None, min_bytes: float | None, rate: str) -> Any:
     from ripieno._native import PacketCurve
     from ripieno.lab.cluster_spec import bits_per_s
     from ripieno.sparse import packets
 
     match name:
-        case None if least is not None:
-            return packets.of_rate(bits_per_s("--rate", rate), least)
+        case None if min_bytes is not None:
+            return packets.of_rate(bits_per_s("--rate", rate), min_bytes)
         case None | "network":
             return PacketCurve.network()
         case "memory":

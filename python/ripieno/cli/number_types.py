@@ -13,10 +13,10 @@ REPETITIONS = click.IntRange(1, 1_000_000)
 
 
 class Count(click.IntRange):
-    """A whole number >= `least` that 63 bits hold."""
+    """A whole number >= `minimum` that 63 bits hold."""
 
-    def __init__(self, least: int = 1) -> None:
-        super().__init__(min=least)
+    def __init__(self, minimum: int = 1) -> None:
+        super().__init__(min=minimum)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
@@ -42,6 +42,6 @@ class LargeCount(click.ParamType):  # type: ignore[type-arg]  # click is generic
         self.fail(f"{value!r}: expected a whole number of 1 to 1e15, such as 7.42e6", param, ctx)
 
 
-def seconds(least: float = 0.0, *, above: bool = False) -> click.FloatRange:
-    """Return the type of an option for a number of seconds: at least `least`, or more than it."""
-    return click.FloatRange(least, SECONDS_MAX, min_open=above)
+def seconds(minimum: float = 0.0, *, above: bool = False) -> click.FloatRange:
+    """Return the type of an option for a number of seconds: at least `minimum`, or more than it."""
+    return click.FloatRange(minimum, SECONDS_MAX, min_open=above)

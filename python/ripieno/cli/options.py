@@ -101,9 +101,11 @@ def aliased_option(*words: str, aliases: Collection[str], **options: Any) -> Cal
     return click.option(*words, cls=AliasedOption, aliases=aliases, **options)
 
 
-def counted_workers(help: str, *, least: int = 1, aliases: Collection[str] = (), **options: Any) -> Callable[..., Any]:
+def counted_workers(
+    help: str, *, minimum: int = 1, aliases: Collection[str] = (), **options: Any
+) -> Callable[..., Any]:
     """Return the option for the number of worker processes."""
-    number = Count(least)
+    number = Count(minimum)
     return aliased_option(
         "-n", "--workers", aliases=["-w", *aliases], type=number, metavar="COUNT", help=help, **options
     )

@@ -14,7 +14,7 @@ from ripieno.cli.options import LocalPath, counted_workers, overwrite_option
 
 
 @click.command("packets")
-@counted_workers("Number of ranks to start. Default: 2.", least=2, aliases=["--ranks"])
+@counted_workers("Number of ranks to start. Default: 2.", minimum=2, aliases=["--ranks"])
 @click.option("--sizes", metavar="RANGE", help="From:to in steps of a factor of 8, or a list. Default: 64B to 16MiB.")
 @click.option("--links", type=click.Choice(["auto", "tcp", "shared-memory"]), default="auto", show_default=True)
 @click.option(

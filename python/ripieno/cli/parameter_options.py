@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ripieno.algorithms.domains import Domain, Flag, Folder, Number, OneOf, Seed, Whole
+from ripieno.algorithms.domains import Domain, Flag, Folder, Integer, Number, OneOf, Seed
 from ripieno.algorithms.parameters import Parameter, names_of, parameters_of, with_options
 from ripieno.cli.number_types import Count
 from ripieno.cli.options import LocalPath, aliased_option
@@ -100,19 +100,19 @@ def _details(domain: Domain) -> dict[str, Any] | None:
     if isinstance(domain, Flag):
         return {"is_flag": True}
     if isinstance(domain, Seed):
-        return {"type": click.IntRange(0, domain.MOST), "metavar": "NUMBER"}
+        return {"type": click.IntRange(0, domain.MAX), "metavar": "NUMBER"}
     if isinstance(domain, Folder):
         text = lambda _, __, value: None if value is None else str(value)  # noqa: E731  # a callback of click
         return {"type": LocalPath(file_okay=False), "metavar": "FOLDER", "callback": text}
-    if type(domain) is Whole and not words:
-        kind = Count(domain.least) if domain.most is None else click.IntRange(domain.least, domain.most)
+    if type(domain) is Integer and not words:
+        kind = Count(domain.minimum) if domain.maximum is None else click.IntRange(domain.minimum, domain.maximum)
         return {"type": kind, "metavar": "COUNT"}
     if type(domain) is Number and not words:
-        least = domain.least if domain.above is None else domain.above
-        most = domain.most if domain.below is None else domain.below
-        numbers = click.FloatRange(least, most, domain.above is not None, domain.below is not None)
+        minimum = domain.minimum if domain.above is None else domain.above
+        maximum = domain.maximum if domain.below is None else domain.below
+        numbers = click.FloatRange(minimum, maximum, domain.above is not None, domain.below is not None)
         return {"type": numbers, "metavar": "NUMBER"}
-    if isinstance(domain, Whole | Number):
+    if isinstance(domain, Integer | Number):
         return {"type": _InDomain(domain), "metavar": "NUMBER"}
     return None
 

@@ -147,11 +147,11 @@ def _links() -> Iterator[Finding]:
 
 def _encryption() -> Finding:
     """Describe the default encryption of a job, and its implementation."""
-    wanted = wants_tls(os.environ)
-    if wanted is False:
+    requested = wants_tls(os.environ)
+    if requested is False:
         advice = f"leave {TLS_VARIABLE}=0 out, unless the network is trusted"
         return Finding("encryption", f"none: {TLS_VARIABLE}=0", WARNING, advice)
-    if wanted:
+    if requested:
         return Finding("encryption", f"all TCP connections, by {encrypted()}; shared memory is not")
     found = f"connections between hosts, by {encrypted()}; shared memory and connections within a host are not"
     return Finding("encryption", found)

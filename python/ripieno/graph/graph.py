@@ -341,11 +341,11 @@ class Graph:
         if ids:
             raise InputError(f"vertex {ids[0]} in an edge, but vertex_count={self.vertex_count}")
         first, end = even_range(self.vertex_count, rank, world_size)
-        most = memory_limit_bytes() // VERTEX_BYTES
-        if end - first > most:
+        max_count = memory_limit_bytes() // VERTEX_BYTES
+        if end - first > max_count:
             raise InputError(
-                f"vertex_count={self.vertex_count}: expected at most {most * world_size} vertices, because each takes "
-                f"{VERTEX_BYTES} bytes at least in the memory of its rank"
+                f"vertex_count={self.vertex_count}: expected at most {max_count * world_size} vertices, because each "
+                f"takes {VERTEX_BYTES} bytes at least in the memory of its rank"
             )
         lone = np.concatenate([edges.lone, np.arange(first, end)])
         return Edges(edges.sources, edges.targets, edges.weights, lone)

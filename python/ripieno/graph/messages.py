@@ -93,14 +93,14 @@ def most_frequent(values: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDA
     """
     if not len(values):
         return np.empty(0, np.int64), values
-    least = values.min()
-    span = int(values.max()) - int(least) + 1 if values.dtype.kind in "iu" else None
+    minimum = values.min()
+    span = int(values.max()) - int(minimum) + 1 if values.dtype.kind in "iu" else None
     if span is None or span > max(len(values), MIN_SPAN):
         distinct = np.unique(values)
         places, found = most_frequent(np.searchsorted(distinct, values), offsets)
         return places, distinct[found]
     # A difference of signed values may wrap; it is exact as an unsigned number.
-    codes = (values - least).view(f"u{values.dtype.itemsize}").astype(np.int64)
+    codes = (values - minimum).view(f"u{values.dtype.itemsize}").astype(np.int64)
     given = csr_array((np.ones(len(values), np.int32), codes, offsets), shape=(len(offsets) - 1, span))
     # The product counts equal values of a group without sorting them.
     counts = given @ eye_array(span, format="csr", dtype=np.int32)
@@ -108,7 +108,7 @@ def most_frequent(values: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDA
     # The largest number belongs to the most frequent value, and to the smallest of several.
     numbers = counts.data.astype(np.int64) * span + (span - 1 - counts.indices)
     best = span - 1 - np.maximum.reduceat(numbers, counts.indptr[places]) % span
-    return places, best.astype(values.dtype) + least
+    return places, best.astype(values.dtype) + minimum
 
 
 def checked_rows(values: Any, count: int, combiner: Combiner, name: str) -> NDArray[Any]:

@@ -58,9 +58,9 @@ def blocks(
         begin += len(lines)
 
 
-def whole_lines(path: str, file: IO[bytes], least_bytes: int) -> bytes:
-    """Return whole lines of at least `least_bytes`, or the rest. Raise InputError for a line that is too long."""
-    lines = file.read(least_bytes)
+def whole_lines(path: str, file: IO[bytes], min_bytes: int) -> bytes:
+    """Return whole lines of at least `min_bytes`, or the rest. Raise InputError for a line that is too long."""
+    lines = file.read(min_bytes)
     return lines if lines.endswith(b"\n") else lines + line(path, file)
 
 
@@ -115,7 +115,7 @@ def record_start(file: IO[bytes], at: int, body: int, delimiter: str) -> int:
 
 
 def records(
-    path: str, file: IO[bytes], start: int, stop: int, least_bytes: int, delimiter: str
+    path: str, file: IO[bytes], start: int, stop: int, min_bytes: int, delimiter: str
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the records that begin in bytes `start .. stop`, in blocks of whole records, with the offset of each block.
 
@@ -126,7 +126,7 @@ def records(
     """
     file.seek(start)
     begin = start
-    while begin < stop and (text := whole_lines(path, file, min(least_bytes, stop - begin))):
+    while begin < stop and (text := whole_lines(path, file, min(min_bytes, stop - begin))):
         parts, quotes, size = [text], QuoteState(delimiter), len(text)
         quotes.add(text)
         while quotes.is_open:

@@ -1,6 +1,6 @@
 """Provide threaded kernels of sums over all pairs of points, for multidimensional scaling.
 
-Positions are float32, (n, k), with 1 … `MOST_DIMENSIONS` dimensions. Outputs are float64. A row of the result is
+Positions are float32, (n, k), with 1 … `MAX_DIMENSIONS` dimensions. Outputs are float64. A row of the result is
 bitwise equal for any number of threads and any other rows in the call.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 
 Positions = NDArray[np.float32]
-MOST_DIMENSIONS = _native.MOST_DIMENSIONS
+MAX_DIMENSIONS = _native.MAX_DIMENSIONS
 
 
 def guttman(

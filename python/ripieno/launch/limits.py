@@ -84,22 +84,22 @@ def _raise_file_limit(workers: int, spares: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if needed + OTHER_FILES <= soft or soft == resource.RLIM_INFINITY:
         return
-    most = needed + OTHER_FILES if hard == resource.RLIM_INFINITY else hard
-    if needed + OTHER_FILES_MIN > most:
+    limit = needed + OTHER_FILES if hard == resource.RLIM_INFINITY else hard
+    if needed + OTHER_FILES_MIN > limit:
         raise InputError(
-            f"workers={workers}: expected at most {max(0, (most - OTHER_FILES_MIN) // FILES_PER_RANK - spares)} "
-            f"processes, because the limit of open files is {most}: raise the limit (ulimit -Hn)"
+            f"workers={workers}: expected at most {max(0, (limit - OTHER_FILES_MIN) // FILES_PER_RANK - spares)} "
+            f"processes, because the limit of open files is {limit}: raise the limit (ulimit -Hn)"
         )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed + OTHER_FILES, most), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed + OTHER_FILES, limit), hard))
 
 
 def check_memory(workers: int, spares: int = 0) -> None:
     """Raise `InputError` if the processes of `workers` local ranks and `spares` exceed the memory of this machine."""
     memory_bytes, count = memory_limit_bytes(), workers + spares
-    most = max(1, memory_bytes // WORKER_BYTES)
-    if count > most:
+    max_count = max(1, memory_bytes // WORKER_BYTES)
+    if count > max_count:
         named = f"workers={workers}" + (f", spares={spares}" if spares else "")
         raise InputError(
-            f"{named}: expected at most {most} processes on this machine, which has {usable_cores()} usable cores and "
-            f"{memory_bytes / 2**30:.1f} GiB of memory: a process takes at least {WORKER_BYTES // 2**20} MiB"
+            f"{named}: expected at most {max_count} processes on this machine, which has {usable_cores()} usable cores "
+            f"and {memory_bytes / 2**30:.1f} GiB of memory: a process takes at least {WORKER_BYTES // 2**20} MiB"
         )

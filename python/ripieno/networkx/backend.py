@@ -22,7 +22,7 @@ from ripieno.graph import Graph
 #: Functions of triangles, for undirected graphs without parallel edges.
 TRIANGLES = ("clustering", "average_clustering", "transitivity", "triangles")
 #: With fewer edges networkx is faster, so calls without a named backend are declined.
-EDGES_WORTH_IT = 10_000
+MIN_EDGES = 10_000
 
 
 class ConvertedGraph:
@@ -100,9 +100,9 @@ def convert_from_nx(graph: nx.Graph, **_: Any) -> ConvertedGraph:
     return ConvertedGraph(graph)
 
 
-def convert_to_nx(found: Any, **_: Any) -> Any:
+def convert_to_nx(result: Any, **_: Any) -> Any:
     """Return the original graph of networkx; other results are returned unchanged."""
-    return found.original if isinstance(found, ConvertedGraph) else found
+    return result.original if isinstance(result, ConvertedGraph) else result
 
 
 def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
@@ -116,11 +116,11 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
             return "weight is a function"
         return True if arguments["source"] in graph else "the source is not a node"
     if name in TRIANGLES:
-        return _why_not_triangles(graph, arguments)
-    return _why_not_ranked(arguments) if name == "pagerank" else True
+        return _triangles_support(graph, arguments)
+    return _pagerank_support(arguments) if name == "pagerank" else True
 
 
-def _why_not_ranked(arguments: Mapping[str, Any]) -> bool | str:
+def _pagerank_support(arguments: Mapping[str, Any]) -> bool | str:
     if arguments.get("nstart") is not None:
         return "nstart is not supported: the iteration starts uniform"
     max_iter, alpha = arguments.get("max_iter", 100), arguments.get("alpha", 0.85)
@@ -134,7 +134,7 @@ def _why_not_ranked(arguments: Mapping[str, Any]) -> bool | str:
     return True
 
 
-def _why_not_triangles(graph: Any, arguments: Mapping[str, Any]) -> bool | str:
+def _triangles_support(graph: Any, arguments: Mapping[str, Any]) -> bool | str:
     if graph.is_directed() or graph.is_multigraph():
         return "the graph is directed or has parallel edges"
     return "weight: triangles have no weights" if arguments.get("weight") is not None else True
@@ -144,7 +144,7 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     """Return whether a call without a named backend should run here."""
     graph = args[0] if args else kwargs["G"]
     edges = len(graph.targets) if isinstance(graph, ConvertedGraph) else graph.number_of_edges()
-    return edges >= EDGES_WORTH_IT or f"fewer than {EDGES_WORTH_IT:,} edges"
+    return edges >= MIN_EDGES or f"fewer than {MIN_EDGES:,} edges"
 
 
 def pagerank(

@@ -75,14 +75,14 @@ class CheckedPlans:
         return f"<CheckedPlans: {self.signature}>"
 
     def __str__(self) -> str:
-        most = max(each.sent_bytes for each in self.traffic)
+        max_bytes = max(each.sent_bytes for each in self.traffic)
         messages = sum(each.sent_count for each in self.traffic)
         proved = "every receive has its send, and no rank waits forever"
         if self.collective is not None:
             proved += f"; each rank ends with the result of {self.collective}"
         return (
             f"{self.signature}\nproved      {proved}\nrounds      {self.round_count}\n"
-            f"messages    {messages:,}\na rank sends at most {most:,} bytes"
+            f"messages    {messages:,}\na rank sends at most {max_bytes:,} bytes"
         )
 
     @property

@@ -52,9 +52,9 @@ class Trial:
         return self.default
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Trial:
+    def from_json(cls, fields: Mapping[str, Any]) -> Trial:
         """Return the trial from its JSON values. Older files have the key "usual"."""
-        return cls(**{"default" if key == "usual" else key: value for key, value in found.items()})
+        return cls(**{"default" if key == "usual" else key: value for key, value in fields.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +94,9 @@ class AlgorithmChoices:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> AlgorithmChoices:
+    def from_json(cls, fields: Mapping[str, Any]) -> AlgorithmChoices:
         """Return the choices from the values of `as_json`."""
-        return cls(**{**found, "trials": [Trial.from_json(each) for each in found["trials"]]})
+        return cls(**{**fields, "trials": [Trial.from_json(each) for each in fields["trials"]]})
 
     def __str__(self) -> str:
         when = datetime.fromtimestamp(self.tried_at).isoformat(" ", "minutes")

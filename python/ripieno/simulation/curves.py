@@ -89,9 +89,9 @@ class Curves:
     def picture(self) -> str:
         """Return a chart of seconds against bytes with the crossings."""
         winners = list(dict.fromkeys([self.fastest(0), *(each.after for each in self.crossings)]))
-        least = [min(each[place] for each in self.seconds.values()) for place in range(len(self.sizes_bytes))]
+        lowest = [min(each[place] for each in self.seconds.values()) for place in range(len(self.sizes_bytes))]
         behind = {
-            name: sum(math.log(one / best) for one, best in zip(each, least, strict=True))
+            name: sum(math.log(one / best) for one, best in zip(each, lowest, strict=True))
             for name, each in self.seconds.items()
         }
         others = sorted(set(self.seconds) - set(winners), key=lambda name: behind[name])

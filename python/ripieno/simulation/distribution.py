@@ -140,8 +140,8 @@ class Distribution:
             f"wrong       block {each.block} from rank {each.source}, found by rank {each.receiver}, fetched again"
             for each in self.corruptions
         ]
-        most = max(range(self.cluster.ranks), key=lambda rank: self.sent_bytes[rank])
-        lines.append(f"most sent   rank {most}: {bytes_text(self.sent_bytes[most])}")
+        top_rank = max(range(self.cluster.ranks), key=lambda rank: self.sent_bytes[rank])
+        lines.append(f"most sent   rank {top_rank}: {bytes_text(self.sent_bytes[top_rank])}")
         if self.busiest is not None:
             wire, carried, busy_s = self.busiest
             share = "" if not self.seconds else f", {busy_s / self.seconds:.0%} of the time"

@@ -32,7 +32,7 @@ class AlgorithmCandidate:
         formula.
     seconds
         Simulated time on the cluster, or the sum of `terms_s` if it is not simulated; None if neither is known.
-    most_sent_bytes, uplink_bytes
+    max_sent_bytes, uplink_bytes
         Maximum bytes sent by one rank, and bytes between racks.
     impossible
         Reason why the algorithm cannot run this call; None if it can.
@@ -44,10 +44,16 @@ class AlgorithmCandidate:
     formula: str
     terms_s: tuple[float, float, float] | None
     seconds: float | None
-    most_sent_bytes: int | None
+    max_sent_bytes: int | None
     uplink_bytes: int | None
     impossible: str | None
     unsimulated_operations: int | None = None
+
+    @property
+    def most_sent_bytes(self) -> int | None:
+        """Deprecated name of `max_sent_bytes`."""
+        log.warn("AlgorithmCandidate.most_sent_bytes is deprecated, use max_sent_bytes", DeprecationWarning)
+        return self.max_sent_bytes
 
 
 @dataclass(frozen=True)
@@ -186,9 +192,9 @@ def explain(
     )
 
 
-def _candidate(found: dict[str, Any]) -> AlgorithmCandidate:
-    terms_s = found.pop("terms_s")
-    return AlgorithmCandidate(terms_s=None if terms_s is None else tuple(terms_s), **found)
+def _candidate(fields: dict[str, Any]) -> AlgorithmCandidate:
+    terms_s = fields.pop("terms_s")
+    return AlgorithmCandidate(terms_s=None if terms_s is None else tuple(terms_s), **fields)
 
 
 def _cells(each: AlgorithmCandidate) -> list[str]:
@@ -202,7 +208,7 @@ def _cells(each: AlgorithmCandidate) -> list[str]:
         each.algorithm,
         "never ends" if each.seconds is None else _duration(each.seconds),
         *terms,
-        bytes_text(each.most_sent_bytes or 0),
+        bytes_text(each.max_sent_bytes or 0),
         bytes_text(each.uplink_bytes or 0) if each.uplink_bytes else "",
         each.formula,
     ]
@@ -228,10 +234,10 @@ def _advantage(best: AlgorithmCandidate, second: AlgorithmCandidate) -> str:
     if best.terms_s is None or second.terms_s is None:
         return text
     differences = [theirs - ours for ours, theirs in zip(best.terms_s, second.terms_s, strict=True)]
-    most = max(range(len(TERMS)), key=lambda index: differences[index])
-    if differences[most] <= 0:
+    index = max(range(len(TERMS)), key=lambda index: differences[index])
+    if differences[index] <= 0:
         return f"{text}. The formulas do not show this difference, because the times are simulated"
     return (
-        f"{text}, most of it in {TERMS[most]} ({_duration(best.terms_s[most])} against "
-        f"{_duration(second.terms_s[most])})"
+        f"{text}, most of it in {TERMS[index]} ({_duration(best.terms_s[index])} against "
+        f"{_duration(second.terms_s[index])})"
     )

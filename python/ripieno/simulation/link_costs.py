@@ -132,14 +132,14 @@ class MeasuredCosts:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> MeasuredCosts:
+    def from_json(cls, fields: Mapping[str, Any]) -> MeasuredCosts:
         """Return the costs from the values of `as_json`. Older files have the key "cable"."""
-        found = {"network_link" if key == "cable" else key: value for key, value in found.items()}
+        fields = {"network_link" if key == "cable" else key: value for key, value in fields.items()}
         links = {
-            kind: None if found[kind] is None else LinkCost(**found[kind])
+            kind: None if fields[kind] is None else LinkCost(**fields[kind])
             for kind in ("memory", "network_link", "uplink")
         }
-        costs = cls(**{**found, **links})
+        costs = cls(**{**fields, **links})
         numbers = [costs.add_s_per_byte, costs.copy_s_per_byte, costs.measured_at]
         numbers += [part for link in links.values() if link is not None for part in (link.latency_s, link.bytes_per_s)]
         if not all(0 < number < float("inf") for number in numbers):

@@ -109,16 +109,16 @@ def all_plans(ranks: int, nbytes: int) -> dict[str, str]:
     return drawn
 
 
-def timeline(found: Simulation) -> str:
+def timeline(simulation: Simulation) -> str:
     """Return a timeline of the messages of a simulation that recorded its transfers."""
-    assert found.transfers is not None, "a timeline is drawn of messages"
-    shown = _evenly(found.cluster.ranks, ROW_COUNT_MAX)
+    assert simulation.transfers is not None, "a timeline is drawn of messages"
+    shown = _evenly(simulation.cluster.ranks, ROW_COUNT_MAX)
     rows = {rank: row for row, rank in enumerate(shown)}
-    transfers = [each for each in found.transfers if each.receiver in rows]
-    end_s = max((each.end_s for each in found.transfers), default=0.0) or 1.0
+    transfers = [each for each in simulation.transfers if each.receiver in rows]
+    end_s = max((each.end_s for each in simulation.transfers), default=0.0) or 1.0
     height = _TOP + len(shown) * _ROW + _BOTTOM
     scale = (_WIDTH - _LEFT - _RIGHT) / end_s
-    body = [_rank_rows(shown, found.cluster.ranks, _WIDTH), _seconds(end_s, scale, height)]
+    body = [_rank_rows(shown, simulation.cluster.ranks, _WIDTH), _seconds(end_s, scale, height)]
     for each in _evenly_of(transfers, MESSAGE_COUNT_MAX):
         x, length = _LEFT + each.start_s * scale, max((each.end_s - each.start_s) * scale, 0.5)
         text = (
@@ -130,21 +130,28 @@ def timeline(found: Simulation) -> str:
             f"<rect class='{each.kind}' x='{x:.2f}' y='{y}' width='{length:.2f}' height='{_ROW - 8}' rx='1'"
             f" fill-opacity='0.75'><title>{escape(text)}</title></rect>"
         )
-    took = "it never ends" if found.seconds is None else duration_text(found.seconds) if found.seconds else "0 s"
-    title = f"{found.collective} of {size_text(found.nbytes)} by {found.algorithm}, {found.cluster}: {took}"
-    if len(shown) < found.cluster.ranks:
+    took = (
+        "it never ends"
+        if simulation.seconds is None
+        else duration_text(simulation.seconds)
+        if simulation.seconds
+        else "0 s"
+    )
+    call = f"{simulation.collective} of {size_text(simulation.nbytes)}"
+    title = f"{call} by {simulation.algorithm}, {simulation.cluster}: {took}"
+    if len(shown) < simulation.cluster.ranks:
         title += f" ({len(shown)} ranks shown)"
     return svg(max(_WIDTH, title_width(title)), height, title, body, {each.kind for each in transfers})
 
 
-def loads(found: Simulation) -> str:
+def loads(simulation: Simulation) -> str:
     """Return the busy share of each port and uplink in a simulation that recorded its transfers.
 
     With too many ranks, an evenly spaced selection is shown.
     """
-    assert found.transfers is not None, "loads are drawn of messages"
-    cluster, carried = found.cluster, _carried(found)
-    seconds = found.seconds or max((each.end_s for each in found.transfers), default=0.0) or 1.0
+    assert simulation.transfers is not None, "loads are drawn of messages"
+    cluster, carried = simulation.cluster, _carried(simulation)
+    seconds = simulation.seconds or max((each.end_s for each in simulation.transfers), default=0.0) or 1.0
     headers = 1 + cluster.header_bytes / cluster.packet_bytes if cluster.packet_bytes else 1.0
     shown = _evenly(cluster.ranks, ROW_COUNT_MAX)
     rows = [
@@ -175,16 +182,17 @@ def loads(found: Simulation) -> str:
                 f"<title>{description}</title></rect>"
             )
             body.append(text(x + scale, y + 12, f"{share:.0%}", "end"))
-    title = f"{found.collective} of {size_text(found.nbytes)} by {found.algorithm}, {cluster}: how busy wires are"
+    call = f"{simulation.collective} of {size_text(simulation.nbytes)}"
+    title = f"{call} by {simulation.algorithm}, {cluster}: how busy wires are"
     height = _TOP + len(rows) * _ROW + _BOTTOM / 2
     return svg(max(_WIDTH, title_width(title)), height, title, body, set(rates))
 
 
-def _carried(found: Simulation) -> Counter[tuple[str, int, int]]:
+def _carried(simulation: Simulation) -> Counter[tuple[str, int, int]]:
     """Return the bytes by port and uplink: ports of ranks and uplinks of racks; direction 0 is out, 1 is in."""
     carried: Counter[tuple[str, int, int]] = Counter()
-    nodes, racks = found.cluster.nodes_by_rank, found.cluster.rack_numbers
-    for each in found.transfers or ():
+    nodes, racks = simulation.cluster.nodes_by_rank, simulation.cluster.rack_numbers
+    for each in simulation.transfers or ():
         if each.kind != "memory":
             for direction, rank in enumerate((each.sender, each.receiver)):
                 carried["port", direction, rank] += each.size_bytes
@@ -231,15 +239,15 @@ def _duration(seconds: float) -> str:
     return duration_text(seconds) if seconds else "0 s"
 
 
-def _evenly(count: int, most: int) -> list[int]:
+def _evenly(count: int, max_count: int) -> list[int]:
     """Return numbers below `count`, spaced as evenly as possible, including the first and the last."""
-    if count <= most:
+    if count <= max_count:
         return list(range(count))
-    return [index * (count - 1) // (most - 1) for index in range(most)]
+    return [index * (count - 1) // (max_count - 1) for index in range(max_count)]
 
 
-def _evenly_of(transfers: Sequence[TransferTime], most: int) -> list[TransferTime]:
-    return [transfers[index] for index in _evenly(len(transfers), most)]
+def _evenly_of(transfers: Sequence[TransferTime], max_count: int) -> list[TransferTime]:
+    return [transfers[index] for index in _evenly(len(transfers), max_count)]
 
 
 def _rank_rows(ranks: Sequence[int], count: int, width: float) -> str:
@@ -265,14 +273,14 @@ def _seconds(end_s: float, scale: float, height: float) -> str:
     return "\n".join(marks)
 
 
-def _round_step(least: float) -> float:
-    """Return the smallest of 1, 2, 5, 10 … that is not less than `least`."""
+def _round_step(minimum: float) -> float:
+    """Return the smallest of 1, 2, 5, 10 … that is not less than `minimum`."""
     power = 10.0
-    while power > least:
+    while power > minimum:
         power /= 10
-    while power * 10 <= least:
+    while power * 10 <= minimum:
         power *= 10
-    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least)
+    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= minimum)
 
 
 def _arrow(each: TransferTime) -> str:

@@ -65,21 +65,21 @@ class Simulation:
     left_out: list[tuple[str, str]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, found: dict[str, Any], collective: str, nbytes: int, cluster: Cluster) -> Simulation:
+    def of(cls, outcome: dict[str, Any], collective: str, nbytes: int, cluster: Cluster) -> Simulation:
         """Return the result of the native module for a collective, or for plans of a program."""
-        transfers = found.get("transfers")
+        transfers = outcome.get("transfers")
         return cls(
             collective=collective,
-            algorithm=found.get("algorithm", "plans of the program"),
+            algorithm=outcome.get("algorithm", "plans of the program"),
             nbytes=nbytes,
             cluster=cluster,
-            seconds=found["seconds"],
-            finish_s=found["finish_s"],
-            bytes=found["bytes"],
-            busiest=found["busiest"],
-            message_count=found["message_count"],
+            seconds=outcome["seconds"],
+            finish_s=outcome["finish_s"],
+            bytes=outcome["bytes"],
+            busiest=outcome["busiest"],
+            message_count=outcome["message_count"],
             transfers=None if transfers is None else [TransferTime(*each) for each in transfers],
-            left_out=list(found.get("left_out", ())),
+            left_out=list(outcome.get("left_out", ())),
         )
 
     @property

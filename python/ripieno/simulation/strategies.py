@@ -29,14 +29,20 @@ class StrategyTimes:
         Seconds until all ranks have the value if all request it at once.
     slow_receiver_s
         Seconds until all other receivers have the value if the middle receiver has a fifth of the rate.
-    most_sent_bytes
+    max_sent_bytes
         Maximum bytes that a rank sends if all request the value at once.
     """
 
     strategy: str
     at_once_s: float
     slow_receiver_s: float
-    most_sent_bytes: int
+    max_sent_bytes: int
+
+    @property
+    def most_sent_bytes(self) -> int:
+        """Deprecated name of `max_sent_bytes`."""
+        log.warn("StrategyTimes.most_sent_bytes is deprecated, use max_sent_bytes", DeprecationWarning)
+        return self.max_sent_bytes
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class StrategyExplanation:
             table.add_column(heading, justify="left" if heading == "strategy" else "right")
         for each in self.strategies:
             times = duration_text(each.at_once_s), duration_text(each.slow_receiver_s)
-            table.add_row(each.strategy, *times, bytes_text(each.most_sent_bytes))
+            table.add_row(each.strategy, *times, bytes_text(each.max_sent_bytes))
         target.print(table)
         target.print(self.reason, soft_wrap=True)
         file = target.file

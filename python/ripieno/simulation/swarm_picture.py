@@ -36,11 +36,11 @@ _STYLE = """
 """
 
 
-def swarm(found: Distribution) -> str:
+def swarm(distribution: Distribution) -> str:
     """Return a picture of recorded fetches: fetches by time, and bytes between all pairs of ranks."""
-    assert found.fetches is not None, "a picture is drawn of fetches"
-    title = f"broadcast of {size_text(found.nbytes)} by {found.algorithm}, {found.cluster}"
-    return draw(title, found.fetches, found.ends, found.seconds)
+    assert distribution.fetches is not None, "a picture is drawn of fetches"
+    title = f"broadcast of {size_text(distribution.nbytes)} by {distribution.algorithm}, {distribution.cluster}"
+    return draw(title, distribution.fetches, distribution.ends, distribution.seconds)
 
 
 def draw(title: str, fetches: Sequence[SimulatedFetch], ends: Sequence[RankEnd], seconds: float) -> str:
@@ -153,7 +153,7 @@ def _fields(fetches: Sequence[SimulatedFetch], shown: Sequence[int], left: float
     sums: defaultdict[tuple[int, int], int] = defaultdict(int)
     for fetch in fetches:
         sums[fetch.sender, fetch.receiver] += fetch.size_bytes
-    most = max(sums.values(), default=0) or 1
+    largest = max(sums.values(), default=0) or 1
     parts = [_text(left, _TOP - 8, f"from rank {shown[0]} … {shown[-1]}", "start")]
     for column, sender in enumerate(shown):
         for row, receiver in enumerate(shown):
@@ -162,7 +162,8 @@ def _fields(fetches: Sequence[SimulatedFetch], shown: Sequence[int], left: float
                 text = escape(f"{sender} to {receiver}: {bytes_text(carried)}")
                 parts.append(
                     f"<rect class='field' x='{left + column * _FIELD:.1f}' y='{_TOP + row * _ROW}' width='{_FIELD - 1}'"
-                    f" height='{_ROW - 2}' fill-opacity='{0.1 + 0.9 * carried / most:.2f}'><title>{text}</title></rect>"
+                    f" height='{_ROW - 2}' fill-opacity='{0.1 + 0.9 * carried / largest:.2f}'>"
+                    f"<title>{text}</title></rect>"
                 )
     return "\n".join(parts)
 

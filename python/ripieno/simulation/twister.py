@@ -41,7 +41,7 @@ FIGURE_9, FIGURE_9_NODES = 169.0, 125
 #: Section 6.4: bytes of the centroids, and of the intermediate data of all nodes after local reduction.
 CENTROIDS_BYTES, SHUFFLED_BYTES = 512e6, 250e9
 
-_CABLES = Input("links of 1 Gbit/s, uplinks of 10 Gbit/s", "section 6.1")
+_NETWORK_LINKS = Input("links of 1 Gbit/s, uplinks of 10 Gbit/s", "section 6.1")
 _SWITCHES = Input("1 to 5 switches for 1 to 150 nodes; the driver is at the first", "section 6.2")
 _BUFFER = Input("a daemon relays 128 KiB at once, the socket buffer", "section 4.6")
 
@@ -78,7 +78,7 @@ def twister_table_8() -> Reproduction:
         "Twister, table 8: chain broadcast on PolarGrid",
         Kind.SIMULATED,
         "s",
-        (_CABLES, _SWITCHES, _BUFFER),
+        (_NETWORK_LINKS, _SWITCHES, _BUFFER),
         rows,
         (
             Claim(
@@ -108,7 +108,7 @@ def twister_table_8_simple() -> Reproduction:
         "Twister, table 8: simple broadcast on PolarGrid, p·n·beta",
         Kind.FORMULA,
         "s",
-        (Input("the driver sends n bytes to each of p nodes, one after the other", "section 4.1"), _CABLES),
+        (Input("the driver sends n bytes to each of p nodes, one after the other", "section 4.1"), _NETWORK_LINKS),
         rows,
         (),
         (
@@ -134,7 +134,7 @@ def twister_table_5() -> Reproduction:
         "Twister, table 5: scatter-allgather-bucket broadcast of 1 GB on PolarGrid",
         Kind.SIMULATED,
         "s",
-        (_CABLES, _SWITCHES, Input("ranks forward whole chunks", "equation 2")),
+        (_NETWORK_LINKS, _SWITCHES, Input("ranks forward whole chunks", "equation 2")),
         rows,
         (
             Claim(
@@ -168,7 +168,7 @@ def twister_figure_4() -> Reproduction:
         Kind.SIMULATED,
         "x",
         (
-            _CABLES,
+            _NETWORK_LINKS,
             _SWITCHES,
             _BUFFER,
             Input("the algorithm of MPI_Bcast: one of three", f"{ASSUMPTION}: the paper does not name it"),
@@ -207,7 +207,7 @@ def twister_figure_5() -> Reproduction:
         Kind.SIMULATED,
         "x",
         (
-            _CABLES,
+            _NETWORK_LINKS,
             _SWITCHES,
             _BUFFER,
             Input("the algorithm of MPJ Express: one of two, with whole messages", f"{ASSUMPTION}: it is not named"),
@@ -246,7 +246,7 @@ def twister_figure_6() -> Reproduction:
         "Twister, figure 6: how many times as long a chain of 1 GB in random order takes (median of 3 orders)",
         Kind.SIMULATED,
         "x",
-        (_CABLES, _SWITCHES, _BUFFER),
+        (_NETWORK_LINKS, _SWITCHES, _BUFFER),
         rows,
         (
             Claim("Under one switch the order makes no difference.", f"Holds: {factors[25]:.2f} times."),
@@ -282,7 +282,7 @@ def twister_figure_9() -> Reproduction:
         Kind.SIMULATED,
         "s",
         (
-            *(_CABLES, _SWITCHES, _BUFFER),
+            *(_NETWORK_LINKS, _SWITCHES, _BUFFER),
             Input("512 MB of centroids, 250 GB after local reduction, 125 reduce tasks", "section 6.4"),
             Input("the driver receives the combined centroids over its link", "section 2"),
         ),

@@ -12,7 +12,7 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasFeaturesCol, HasPredictionCol, HasWeightCol
 
 from ripieno._types import ThreadModel
-from ripieno.algorithms.domains import Number, OneOf, Seed, Whole
+from ripieno.algorithms.domains import Integer, Number, OneOf, Seed
 from ripieno.algorithms.kmeans.parameters import INITS, KMeansParameters
 from ripieno.algorithms.parameters import Parameter, names_of, parameters_of
 from ripieno.launch.limits import SLOTS_S
@@ -22,7 +22,7 @@ Owner = TypeVar("Owner", bound=type)
 
 def snake_case(name: str) -> str:
     """Convert Spark's name of a parameter to snake case: ``maxIter`` to ``max_iter``."""
-    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
+    return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)
 
 
 def set_given(owner: Params, given: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ _DEFAULTS = {"n_clusters": 2, "max_iter": 20, "random_state": 0}
 #: A fit has one start, and the model receives the centers of rank 0.
 _OMITTED = ("n_init", "centroids")
 _CONVERTERS = {
-    Whole: TypeConverters.toInt,
+    Integer: TypeConverters.toInt,
     Number: TypeConverters.toFloat,
     OneOf: TypeConverters.toString,
     Seed: TypeConverters.toInt,
@@ -98,15 +98,15 @@ _CONVERTERS = {
 
 def _declared() -> dict[str, Parameter]:
     """Return the declarations of the parameters of `ripieno.KMeans` that Spark's estimator has, by Spark's name."""
-    found = {}
+    declared = {}
     for name in names_of(KMeansParameters, "model"):
         each = parameters_of(KMeansParameters)[name]
         if each.has_option and name not in _OMITTED:
             domain = OneOf(*INITS) if name == "init" else each.domain
             own = _NAMES.get(name, name)
-            camel = re.sub("_([a-z])", lambda found: found[1].upper(), own)
-            found[camel] = replace(each, name=own, domain=domain, default=_DEFAULTS.get(name, each.default))
-    return found
+            camel = re.sub("_([a-z])", lambda match: match[1].upper(), own)
+            declared[camel] = replace(each, name=own, domain=domain, default=_DEFAULTS.get(name, each.default))
+    return declared
 
 
 DECLARED = _declared()

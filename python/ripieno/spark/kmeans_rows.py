@@ -23,7 +23,9 @@ def selected(dataset: DataFrame, features: str, weight: str | None) -> DataFrame
     columns = [arrays(dataset, features)]
     if weight is not None:
         if not isinstance(_type_of(dataset.schema, "weight_col", weight), NumericType):
-            raise InputError(f"weight_col={weight!r}: expected a column of numbers, {_found(dataset.schema, weight)}")
+            raise InputError(
+                f"weight_col={weight!r}: expected a column of numbers, {_found_type(dataset.schema, weight)}"
+            )
         columns.append(_column(dataset, weight).cast("double").alias(weight))
     return dataset.select(*columns)
 
@@ -43,7 +45,7 @@ def check_features(schema: StructType, name: str) -> None:
     element = kind.elementType if isinstance(kind, ArrayType) else None
     is_number = isinstance(element, NumericType) and not isinstance(element, DecimalType)
     if not is_number and not isinstance(kind, VectorUDT):
-        raise InputError(f"features_col={name!r}: expected vectors or arrays of numbers, {_found(schema, name)}")
+        raise InputError(f"features_col={name!r}: expected vectors or arrays of numbers, {_found_type(schema, name)}")
 
 
 def _type_of(schema: StructType, parameter: str, name: str) -> DataType:
@@ -52,7 +54,7 @@ def _type_of(schema: StructType, parameter: str, name: str) -> DataType:
     return schema[name].dataType
 
 
-def _found(schema: StructType, name: str) -> str:
+def _found_type(schema: StructType, name: str) -> str:
     return f"found {schema[name].dataType.simpleString()}"
 
 

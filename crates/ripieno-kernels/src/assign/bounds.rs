@@ -33,7 +33,7 @@ pub(super) const WIDTH: usize = PanelLine::LEN;
 const BYTES_COST: f64 = 0.33;
 const COST_MIN: f64 = 0.15;
 /// A pass may take this many times as long with bounds as without, since it renews some bounds.
-const WORTH_OF_BOUNDS: f64 = 1.2;
+const MAX_BOUNDS_COST: f64 = 1.2;
 /// Number of passes in which new bounds must save more than they cost.
 const REPAYING_PASSES: f64 = 16.0;
 /// Expected movement of centroids in the next pass, relative to the last one.
@@ -205,7 +205,7 @@ impl DistanceBounds {
         if let Some(kept) = &mut previous.kept {
             let moves = moves(centroids, &kept.centroids);
             let needed = kept.kind.needed_count(&sample, centroids, &moves);
-            if kept.kind.cost(needed as f64 / pair_count) < WORTH_OF_BOUNDS * plain_cost {
+            if kept.kind.cost(needed as f64 / pair_count) < MAX_BOUNDS_COST * plain_cost {
                 previous.failures = 0;
                 return PassPlan::Bounded;
             }
@@ -262,8 +262,8 @@ impl BoundsKind {
             return BoundsKind::Groups(PanelGroups::of(centroids, row_count, limit_bytes));
         }
         // Rows outside of the sample may be farther.
-        let greatest = 2.0 * found.iter().fold(0.0, |all: f64, &each| all.max(each));
-        BoundsKind::Pairs(PairBounds::new(row_count * centroids.rows(), greatest))
+        let max_distance = 2.0 * found.iter().fold(0.0, |all: f64, &each| all.max(each));
+        BoundsKind::Pairs(PairBounds::new(row_count * centroids.rows(), max_distance))
     }
 
     /// Return the expected time of a pass that needs a fraction of all pairs, relative to a pass over f32.
@@ -367,8 +367,8 @@ impl PanelGroups {
         let mut positions = vec![0; order.len()];
         order.iter().enumerate().for_each(|(position, &index)| positions[index] = position);
         let panel_count = order.len().div_ceil(WIDTH);
-        let most = (limit_bytes / (row_count * size_of::<f32>())).max(1);
-        let span = panel_count.div_ceil(most);
+        let max_groups = (limit_bytes / (row_count * size_of::<f32>())).max(1);
+        let span = panel_count.div_ceil(max_groups);
         let count = panel_count.div_ceil(span);
         PanelGroups { order, positions, span, count, lower: vec![f32::NEG_INFINITY; row_count * count] }
     }

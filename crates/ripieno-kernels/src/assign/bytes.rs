@@ -153,7 +153,7 @@ impl Filter {
         let (count, columns) = (centroids.rows(), centroids.columns());
         let center: Vec<u8> =
             approximate_mean(centroids).into_iter().map(|value| value.to_f32().round() as u8).collect();
-        let (width, greatest) = threads.simd().run_bytes(PanelShape);
+        let (width, max) = threads.simd().run_bytes(PanelShape);
         let mut panels = BytePanels::new(count, columns, threads);
         let (panel_count, panel_lines) = (panels.count(), panels.panel_lines());
         let mut fine_bytes = vec![0; count * columns];
@@ -165,13 +165,13 @@ impl Filter {
                 let each = quantized.iter_mut().zip(fine_bytes.chunks_exact_mut(columns)).enumerate();
                 for (lane, (quantized, fine_bytes)) in each {
                     let centroid = centroids.row(panel * width + lane);
-                    *quantized = quantize(centroid, &center, greatest, rest, fine_bytes, |column, byte| {
+                    *quantized = quantize(centroid, &center, max, rest, fine_bytes, |column, byte| {
                         put_byte(lines, width, lane, column, byte);
                     });
                 }
             }
         });
-        let max_norm = quantized.iter().fold(0.0, |most: f64, each| most.max(each.norm));
+        let max_norm = quantized.iter().fold(0.0, |max: f64, each| max.max(each.norm));
         if columns > MAX_COLUMNS || quantized.iter().any(|each| each.norm.is_nan()) || max_norm > MAX_NORM {
             return None;
         }
@@ -184,7 +184,7 @@ impl Filter {
             quantized.chunks_exact(PanelLine::LEN).map(|each| PanelLine::from_fn(|lane| of(&each[lane]))).collect()
         };
         let max_difference = 256.0 * (columns as f64).sqrt() + norm(center.iter().map(|&each| each.into()));
-        let rounding = quantized.iter().fold(0.0, |most: f64, each| most.max(each.error));
+        let rounding = quantized.iter().fold(0.0, |max: f64, each| max.max(each.error));
         let gamma = (columns + 16) as f64 * f64::EPSILON;
         Some(Filter {
             panels,
@@ -233,7 +233,7 @@ struct Quantized {
 fn quantize<C: Centroid>(
     centroid: &[C],
     center: &[u8],
-    greatest: i8,
+    max: i8,
     rest: &mut [f64],
     fine_bytes: &mut [i8],
     mut put: impl FnMut(usize, i8),
@@ -243,7 +243,7 @@ fn quantize<C: Centroid>(
     }
     let norm_of = |rest: &[f64]| norm(rest.iter().copied());
     let full_norm = norm_of(rest);
-    let coarse = subtract_bytes(rest, center, greatest, &mut put);
+    let coarse = subtract_bytes(rest, center, max, &mut put);
     let slack = norm_of(rest);
     let fine = subtract_bytes(rest, center, i8::MAX, |column, byte| fine_bytes[column] = byte);
     let offset = coarse.offset - 0.5 * full_norm * full_norm;
@@ -269,14 +269,14 @@ struct QuantizedPart {
 }
 
 /// Subtract the best multiple of signed bytes from `rest`.
-fn subtract_bytes(rest: &mut [f64], center: &[u8], greatest: i8, mut put: impl FnMut(usize, i8)) -> QuantizedPart {
-    let most = rest.iter().fold(0.0, |most: f64, &value| most.max(value.abs()));
-    let scale = (most / f64::from(greatest)) as f32;
+fn subtract_bytes(rest: &mut [f64], center: &[u8], max: i8, mut put: impl FnMut(usize, i8)) -> QuantizedPart {
+    let largest = rest.iter().fold(0.0, |max: f64, &value| max.max(value.abs()));
+    let scale = (largest / f64::from(max)) as f32;
     // For zeros, and for values that f32 cannot scale, nothing is subtracted.
     let inverse = if scale.is_normal() { 1.0 / f64::from(scale) } else { 0.0 };
     let (mut of_center, mut magnitudes) = (0.0, 0.0);
     for (column, (rest, &center)) in rest.iter_mut().zip(center).enumerate() {
-        let byte = (*rest * inverse).round().clamp(-f64::from(greatest), f64::from(greatest));
+        let byte = (*rest * inverse).round().clamp(-f64::from(max), f64::from(max));
         put(column, byte as i8);
         *rest -= f64::from(scale) * byte;
         of_center += f64::from(center) * byte;

@@ -94,8 +94,7 @@ impl GroupChoiceScratch {
         let mut limit = f32::NEG_INFINITY;
         let scores = &floats(&scores[first..first + lines])[..count];
         for (at, scores) in scores.chunks(PanelLine::LEN).enumerate() {
-            let greatest =
-                scores.iter().fold(f32::NEG_INFINITY, |most, &score| if score > most { score } else { most });
+            let greatest = scores.iter().fold(f32::NEG_INFINITY, |max, &score| if score > max { score } else { max });
             // Later groups lose ties.
             if greatest <= limit {
                 continue;

@@ -22,7 +22,7 @@ pub(super) const PAIR_COST: f64 = 2.8;
 /// Rows compared with a centroid at once.
 const ROWS_AT_ONCE: usize = 8;
 /// The largest bound, in units.
-const MOST: f32 = u16::MAX as f32;
+const MAX_BOUND: f32 = u16::MAX as f32;
 
 /// The bounds. A block's bounds are stored centroid by centroid.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl PairBounds {
         centroid_count * size_of::<u16>()
     }
 
-    /// Create bounds that exclude nothing. Distances above `greatest` will have the bound of `greatest`.
-    pub(super) fn new(pair_count: usize, greatest: f64) -> PairBounds {
-        let unit = greatest / f64::from(MOST);
+    /// Create bounds that exclude nothing. Larger distances than `max_distance` get its bound.
+    pub(super) fn new(pair_count: usize, max_distance: f64) -> PairBounds {
+        let unit = max_distance / f64::from(MAX_BOUND);
         let unit = if unit.is_normal() { unit } else { 1.0 };
         PairBounds { unit, lower: vec![0; pair_count], is_unwritten: true }
     }
@@ -110,7 +110,7 @@ impl PairBounds {
     }
 }
 
-/// Return a distance in units, rounded up. NaN gives the greatest number.
+/// Return a distance in units, rounded up. NaN gives the largest number.
 #[inline(always)]
 fn units_up(distance: f64, unit: f64) -> u16 {
     let units = (distance * (1.0 + RELATIVE_MARGIN) / unit).ceil();
@@ -170,8 +170,8 @@ impl<P: Point> PairSearch<'_, P> {
         // NaN gives no information.
         let squared = if squared > 0.0 { squared } else { 0.0 };
         let units = squared.sqrt() * self.units_per_distance;
-        let units = if units < MOST { units } else { MOST };
-        // SAFETY: the value is between 0 and `MOST`. The checks of `as` would take longer than the rest.
+        let units = if units < MAX_BOUND { units } else { MAX_BOUND };
+        // SAFETY: the value is between 0 and `MAX_BOUND`. The checks of `as` would take longer than the rest.
         unsafe { units.to_int_unchecked::<i32>() as u16 }
     }
 }

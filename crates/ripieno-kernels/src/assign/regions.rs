@@ -16,7 +16,7 @@
 mod candidates;
 mod grid;
 
-use crate::simd::{FEW_COLUMNS, Vector, VectorJob, least_distance, prefetch};
+use crate::simd::{FEW_COLUMNS, Vector, VectorJob, min_distance, prefetch};
 use crate::{Centroid, Matrix, Point, Threads};
 use candidates::{CandidateColumns, CandidateScratch};
 use grid::{Grid, bounds};
@@ -437,7 +437,7 @@ impl<C: Centroid> RegionTree<C> {
         let (mut label, mut best) = (0, f64::INFINITY);
         for group in groups {
             let candidates = &self.coordinates[group * COLUMNS..(group + 1) * COLUMNS];
-            let (least, lane) = least_distance::<V::Eight, C>(point, candidates);
+            let (least, lane) = min_distance::<V::Eight, C>(point, candidates);
             // Always read, and selected without a branch, because the outcome is unpredictable.
             let (candidate, is_nearer) = (self.indices[group][lane], least < best);
             label = if is_nearer { candidate } else { label };

@@ -56,8 +56,8 @@ fn repulsion_in<const K: usize>(
     let tree = PointTree::<K>::of(all, threads);
     let mut groups: Vec<_> = tree.groups().into_iter().map(|node| TraversalGroup::of(node, &tree, &own)).collect();
     groups.retain(|group| !group.own.is_empty());
-    threads.for_each(groups.iter_mut().collect(), POINT_OPERATIONS, InteractionList::default, |found, group| {
-        threads.simd().run(Traversal { theta, tree: &tree, all, group, found });
+    threads.for_each(groups.iter_mut().collect(), POINT_OPERATIONS, InteractionList::default, |list, group| {
+        threads.simd().run(Traversal { theta, tree: &tree, all, group, list });
     });
     for (&point, sums) in groups.iter().flat_map(|group| group.own.iter().zip(&group.sums)) {
         out[(point as usize - own.start) * K..][..K].copy_from_slice(sums);
@@ -109,7 +109,7 @@ struct Traversal<'a, const K: usize> {
     tree: &'a PointTree<K>,
     all: Matrix<'a, f32>,
     group: &'a mut TraversalGroup<K>,
-    found: &'a mut InteractionList,
+    list: &'a mut InteractionList,
 }
 
 impl<const K: usize> VectorJob for Traversal<'_, K> {
@@ -140,32 +140,32 @@ impl<const K: usize> Traversal<'_, K> {
     #[inline(always)]
     fn take_node<V: Vector>(&mut self, node: &TreeNode<K>) {
         self.reserve::<V>(1);
-        let at = self.found.count;
-        let positions = floats_mut(&mut self.found.positions);
+        let at = self.list.count;
+        let positions = floats_mut(&mut self.list.positions);
         (0..K).for_each(|axis| positions[axis * STRIP_POINTS + at] = node.center[axis]);
-        floats_mut(&mut self.found.counts)[at] = node.len() as f32;
-        floats_mut(&mut self.found.spreads)[at] = node.spread;
-        self.found.count += 1;
+        floats_mut(&mut self.list.counts)[at] = node.len() as f32;
+        floats_mut(&mut self.list.spreads)[at] = node.spread;
+        self.list.count += 1;
     }
 
     #[inline(always)]
     fn take_points<V: Vector>(&mut self, leaf: &TreeNode<K>) {
         self.reserve::<V>(leaf.len());
-        let taken = self.found.count..self.found.count + leaf.len();
-        let positions = floats_mut(&mut self.found.positions);
+        let taken = self.list.count..self.list.count + leaf.len();
+        let positions = floats_mut(&mut self.list.positions);
         for axis in 0..K {
             let from = &floats(&self.tree.lines)[axis * self.tree.stride..];
             let from = &from[leaf.first as usize..leaf.last as usize];
             positions[axis * STRIP_POINTS..][taken.clone()].copy_from_slice(from);
         }
-        floats_mut(&mut self.found.counts)[taken.clone()].fill(1.0);
-        floats_mut(&mut self.found.spreads)[taken.clone()].fill(0.0);
-        self.found.count = taken.end;
+        floats_mut(&mut self.list.counts)[taken.clone()].fill(1.0);
+        floats_mut(&mut self.list.spreads)[taken.clone()].fill(0.0);
+        self.list.count = taken.end;
     }
 
     #[inline(always)]
     fn reserve<V: Vector>(&mut self, count: usize) {
-        if self.found.count + count > STRIP_POINTS {
+        if self.list.count + count > STRIP_POINTS {
             self.repel_all::<V>();
         }
     }
@@ -173,12 +173,12 @@ impl<const K: usize> Traversal<'_, K> {
     /// Compute the repulsion of all collected nodes and points on the requested points of the group.
     #[inline(always)]
     fn repel_all<V: Vector>(&mut self) {
-        let count = self.found.count;
+        let count = self.list.count;
         let padded = count.next_multiple_of(PanelLine::LEN);
         // Padding values of the last line have zero weight.
-        floats_mut(&mut self.found.counts)[count..padded].fill(0.0);
-        let strip = Strip { positions: floats(&self.found.positions), stride: STRIP_POINTS, padded };
-        let weights = Weights { counts: floats(&self.found.counts), spreads: floats(&self.found.spreads) };
+        floats_mut(&mut self.list.counts)[count..padded].fill(0.0);
+        let strip = Strip { positions: floats(&self.list.positions), stride: STRIP_POINTS, padded };
+        let weights = Weights { counts: floats(&self.list.counts), spreads: floats(&self.list.spreads) };
         let TraversalGroup { own, sums, .. } = &mut *self.group;
         let mut groups_of_four = own.chunks_exact(4).zip(sums.chunks_exact_mut(4));
         for (points, sums) in &mut groups_of_four {
@@ -190,13 +190,13 @@ impl<const K: usize> Traversal<'_, K> {
             add(sums, &repel::<V, K, 1, false, true>([self.all.row(point as usize)], &strip, weights, &mut []));
         }
         self.group.pair_count += (own.len() * count) as u64;
-        self.found.count = 0;
+        self.list.count = 0;
     }
 }
 
 #[inline(always)]
-fn add<const K: usize>(sums: &mut [[f64; K]], found: &[[f32; K]]) {
-    for (sums, found) in sums.iter_mut().zip(found) {
-        sums.iter_mut().zip(found).for_each(|(sum, &value)| *sum += f64::from(value));
+fn add<const K: usize>(sums: &mut [[f64; K]], forces: &[[f32; K]]) {
+    for (sums, forces) in sums.iter_mut().zip(forces) {
+        sums.iter_mut().zip(forces).for_each(|(sum, &value)| *sum += f64::from(value));
     }
 }

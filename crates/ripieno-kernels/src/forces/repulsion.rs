@@ -8,7 +8,7 @@
 //! Cost: half of all pairs, `4·k + 4` operations each in `k` dimensions; for each thread, `n·k` integers.
 
 use super::strip::{STRIP_POINTS, Strip, Weights, repel};
-use crate::pairs::{MOST_DIMENSIONS, PositionTable};
+use crate::pairs::{MAX_DIMENSIONS, PositionTable};
 use crate::panels::{PanelLine, floats, floats_mut};
 use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Threads};
@@ -60,7 +60,7 @@ pub fn fixed_point_scale(point_count: usize) -> f64 {
 /// If the shapes do not fit, or the share's index is out of range.
 pub fn repulsion(all: Matrix<f32>, share: BlockShare, out: &mut [i64], threads: &Threads) {
     let (count, k) = (all.rows(), all.columns());
-    assert!(k <= MOST_DIMENSIONS, "{k} dimensions, of {MOST_DIMENSIONS}");
+    assert!(k <= MAX_DIMENSIONS, "{k} dimensions, of {MAX_DIMENSIONS}");
     assert!(share.index < share.count, "share {} of {}", share.index, share.count);
     assert_eq!(out.len(), count * k, "a sum for every point and dimension");
     let table = PositionTable::of(all);
@@ -115,7 +115,7 @@ impl VectorJob for BlockPairs<'_> {
         match self.all.columns() {
             2 => self.add_up::<V, 2, 4>(),
             3 => self.add_up::<V, 3, 4>(),
-            _ => self.add_up::<V, MOST_DIMENSIONS, 1>(),
+            _ => self.add_up::<V, MAX_DIMENSIONS, 1>(),
         }
     }
 }

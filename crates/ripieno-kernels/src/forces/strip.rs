@@ -8,7 +8,7 @@
 //! `k` for the force on the other.
 
 use super::MIN_DISTANCE;
-use crate::pairs::MOST_DIMENSIONS;
+use crate::pairs::MAX_DIMENSIONS;
 use crate::panels::PanelLine;
 use crate::simd::Vector;
 
@@ -43,14 +43,14 @@ pub(super) fn repel<V: Vector, const K: usize, const TARGETS: usize, const MUTUA
     reactions: &mut [f32],
 ) -> [[f32; K]; TARGETS] {
     // With a constant number of dimensions all sums stay in registers.
-    let k = if K == MOST_DIMENSIONS { targets[0].len() } else { K };
+    let k = if K == MAX_DIMENSIONS { targets[0].len() } else { K };
     let padded = strip.padded;
     assert!(k <= K && targets.iter().all(|position| position.len() == k) && padded.is_multiple_of(PanelLine::LEN));
     assert!(strip.stride.is_multiple_of(PanelLine::LEN) && (k - 1) * strip.stride + padded <= strip.positions.len());
     assert!(!WEIGHTED || padded <= weights.counts.len() && padded <= weights.spreads.len());
     assert!(!MUTUAL || padded <= STRIP_POINTS && k * STRIP_POINTS <= reactions.len());
     let zero = V::splat(0.0);
-    let least = V::splat(MIN_DISTANCE * MIN_DISTANCE);
+    let min_square = V::splat(MIN_DISTANCE * MIN_DISTANCE);
     let mut target = [[zero; K]; TARGETS];
     for (target, position) in target.iter_mut().zip(targets) {
         target.iter_mut().zip(position).for_each(|(target, &value)| *target = V::splat(value));
@@ -78,7 +78,7 @@ pub(super) fn repel<V: Vector, const K: usize, const TARGETS: usize, const MUTUA
                 difference[axis] = target[row][axis].subtract(source(axis));
                 square = difference[axis].multiply_add(difference[axis], square);
             }
-            let factor = weight.divide(square.maximum(least));
+            let factor = weight.divide(square.maximum(min_square));
             for axis in 0..k {
                 sums[row][axis] = factor.multiply_add(difference[axis], sums[row][axis]);
                 if MUTUAL && TARGETS == 1 {

@@ -18,7 +18,7 @@ impl Csr {
     ///
     /// # Panics
     /// If the lengths do not match.
-    pub fn least_sources(&self, ids: &[i64], frontier: &[bool], is_open: &[bool], out: &mut [i64], threads: &Threads) {
+    pub fn min_sources(&self, ids: &[i64], frontier: &[bool], is_open: &[bool], out: &mut [i64], threads: &Threads) {
         assert_eq!((ids.len(), frontier.len()), (self.column_count(), self.column_count()), "an entry per column");
         assert_eq!((is_open.len(), out.len()), (self.row_count(), self.row_count()), "an entry per row");
         let bits = bitmap(frontier);
@@ -30,13 +30,13 @@ impl Csr {
             || (),
             |(), (first, out)| {
                 for (row, out) in (first..).zip(out) {
-                    *out = if is_open[row] { self.least_source(row, ids, &bits) } else { NO_SOURCE };
+                    *out = if is_open[row] { self.min_source(row, ids, &bits) } else { NO_SOURCE };
                 }
             },
         );
     }
 
-    fn least_source(&self, row: usize, ids: &[i64], bits: &[u64]) -> i64 {
+    fn min_source(&self, row: usize, ids: &[i64], bits: &[u64]) -> i64 {
         let columns = &self.columns()[self.offsets()[row]..self.offsets()[row + 1]];
         let is_set = |&&column: &&u32| {
             // SAFETY: columns are below `column_count`, the number of bits.

@@ -3,7 +3,7 @@
 //!
 //! [`parse_edges`] reads lines. [`LocalGraph::new`] numbers the ends of a rank's edges and sorts the edges by row
 //! (their target). [`Csr::product`] gathers `x` over the sources of each row, and [`pagerank_step`] computes the next
-//! ranks from the reduced sums. [`Csr::least_sources`] finds the rows next to a frontier, and [`count_triangles`]
+//! ranks from the reduced sums. [`Csr::min_sources`] finds the rows next to a frontier, and [`count_triangles`]
 //! counts the triangles of each vertex. Results do not depend on the number of threads.
 
 mod csr;

@@ -26,16 +26,16 @@ pub struct BadOffsets {
     pub at: usize,
     /// The invalid offset.
     pub offset: i64,
-    /// The least valid value: the previous offset, or 0.
-    pub least: i64,
-    /// The greatest valid value: the number of bytes of the data.
-    pub most: usize,
+    /// The smallest valid value: the previous offset, or 0.
+    pub min: i64,
+    /// The largest valid value: the number of bytes of the data.
+    pub max: usize,
 }
 
 impl fmt::Display for BadOffsets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BadOffsets { at, offset, least, most } = self;
-        write!(f, "offset {at} of the strings is {offset}: expected one from {least} to {most}")
+        let BadOffsets { at, offset, min, max } = self;
+        write!(f, "offset {at} of the strings is {offset}: expected one from {min} to {max}")
     }
 }
 
@@ -48,12 +48,12 @@ impl<'a> Strings<'a> {
     /// # Errors
     /// Returns the first offset that is negative, less than the previous one, or beyond the data.
     pub fn new(offsets: &'a [i64], data: &'a [u8]) -> Result<Strings<'a>, BadOffsets> {
-        let mut least = 0;
+        let mut min = 0;
         for (at, &offset) in offsets.iter().enumerate() {
-            if offset < least || offset as u64 > data.len() as u64 {
-                return Err(BadOffsets { at, offset, least, most: data.len() });
+            if offset < min || offset as u64 > data.len() as u64 {
+                return Err(BadOffsets { at, offset, min, max: data.len() });
             }
-            least = offset;
+            min = offset;
         }
         Ok(Strings { offsets, data })
     }

@@ -20,20 +20,20 @@ pub trait Eight: Copy {
     fn plus_squared_difference(self, a: Self, b: Self) -> Self;
 
     /// Return the smallest lane and the first index of this value. NaN counts as infinity.
-    fn least(self) -> (f64, usize);
+    fn lowest_lane(self) -> (f64, usize);
 }
 
 /// Return the smallest squared distance of a point to eight centroids, and the first index of this distance. The
 /// centroids are stored column by column. Rounding is as in `squared_distance` for few columns.
 #[inline(always)]
-pub(crate) fn least_distance<E: Eight, C: Centroid>(point: &[f64], centroids: &[[C; 8]]) -> (f64, usize) {
+pub(crate) fn min_distance<E: Eight, C: Centroid>(point: &[f64], centroids: &[[C; 8]]) -> (f64, usize) {
     debug_assert!(point.len() == centroids.len() && point.len() <= FEW_COLUMNS, "a coordinate in every column");
     let mut sums = E::splat(0.0);
     // A loop: a closure would not be compiled with the instructions of this level.
     for (&x, c) in point.iter().zip(centroids) {
         sums = sums.plus_squared_difference(E::splat(x), C::eight(c));
     }
-    sums.least()
+    sums.lowest_lane()
 }
 
 /// Plain Rust version for levels without suitable vectors.
@@ -63,14 +63,14 @@ impl Eight for PlainEight {
     }
 
     #[inline(always)]
-    fn least(self) -> (f64, usize) {
+    fn lowest_lane(self) -> (f64, usize) {
         let numbers = self.0.map(|each| if each < f64::INFINITY { each } else { f64::INFINITY });
         let [a, b, c, d, e, f, g, h] = numbers;
         let lesser = |x: f64, y: f64| if y < x { y } else { x };
-        let least = lesser(lesser(lesser(a, b), lesser(c, d)), lesser(lesser(e, f), lesser(g, h)));
+        let min = lesser(lesser(lesser(a, b), lesser(c, d)), lesser(lesser(e, f), lesser(g, h)));
         // Without a branch, because the outcome is unpredictable.
-        let bits = (0..8).fold(0, |bits, lane| bits | u32::from(numbers[lane] == least) << lane);
-        (least, bits.trailing_zeros() as usize % 8)
+        let bits = (0..8).fold(0, |bits, lane| bits | u32::from(numbers[lane] == min) << lane);
+        (min, bits.trailing_zeros() as usize % 8)
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
         #[inline(always)]
         fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> [(f64, usize); 2] {
             let narrow = self.1.map(|column| column.map(|c| c as f32));
-            [least_distance::<V::Eight, f64>(&self.0, &self.1), least_distance::<V::Eight, f32>(&self.0, &narrow)]
+            [min_distance::<V::Eight, f64>(&self.0, &self.1), min_distance::<V::Eight, f32>(&self.0, &narrow)]
         }
     }
 

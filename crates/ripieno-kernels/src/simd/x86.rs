@@ -364,7 +364,7 @@ impl Eight for F64x8 {
     }
 
     #[inline(always)]
-    fn least(self) -> (f64, usize) {
+    fn lowest_lane(self) -> (f64, usize) {
         // SAFETY: see above.
         unsafe {
             // For NaN and a number the result is the second operand.
@@ -418,7 +418,7 @@ impl Eight for TwiceF64x4 {
     }
 
     #[inline(always)]
-    fn least(self) -> (f64, usize) {
+    fn lowest_lane(self) -> (f64, usize) {
         // SAFETY: see above.
         unsafe {
             // For NaN and a number the result is the second operand.

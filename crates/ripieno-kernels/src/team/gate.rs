@@ -24,8 +24,8 @@ pub(super) trait GateWord: Default {
     fn sleep_while(&self, value: u32);
     /// Wake all threads that sleep on this word.
     fn wake(&self);
-    /// Call `found` until it returns a value or `spin_policy` is exhausted.
-    fn spin<R>(spin_policy: SpinPolicy, found: impl FnMut() -> Option<R>) -> Option<R>;
+    /// Call `poll` until it returns a value or `spin_policy` is exhausted.
+    fn spin<R>(spin_policy: SpinPolicy, poll: impl FnMut() -> Option<R>) -> Option<R>;
 }
 
 /// Limits on spinning before a thread sleeps.
@@ -105,15 +105,15 @@ impl GateWord for AtomicU32 {
         rustix::thread::futex::wake(self, rustix::thread::futex::Flags::PRIVATE, all).expect("the word is ours");
     }
 
-    fn spin<R>(spin_policy: SpinPolicy, mut found: impl FnMut() -> Option<R>) -> Option<R> {
+    fn spin<R>(spin_policy: SpinPolicy, mut poll: impl FnMut() -> Option<R>) -> Option<R> {
         let mut began = None;
         let mut has_expired = || began.get_or_insert_with(Instant::now).elapsed() >= spin_policy.spin;
         let mut yields = 0;
         while !spin_policy.spin.is_zero() {
             for spin in 0..POLLS_PER_CLOCK_READ {
-                if let Some(found) = found() {
+                if let Some(value) = poll() {
                     note_wait(yields == 1 && spin == 0);
-                    return Some(found);
+                    return Some(value);
                 }
                 spin_loop();
             }
@@ -126,7 +126,7 @@ impl GateWord for AtomicU32 {
         }
         (0..spin_policy.yields).find_map(|_| {
             std::thread::yield_now();
-            found()
+            poll()
         })
     }
 }

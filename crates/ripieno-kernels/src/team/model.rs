@@ -62,8 +62,8 @@ impl GateWord for ModeledWord {
         self.condvar.notify_all();
     }
 
-    fn spin<R>(_: SpinPolicy, mut found: impl FnMut() -> Option<R>) -> Option<R> {
-        found()
+    fn spin<R>(_: SpinPolicy, mut poll: impl FnMut() -> Option<R>) -> Option<R> {
+        poll()
     }
 }
 

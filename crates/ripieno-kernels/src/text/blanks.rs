@@ -73,8 +73,8 @@ impl Blanks for Avx2 {
                 let bytes = _mm256_loadu_si256(block[from..].as_ptr().cast());
                 let space = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b' ' as i8));
                 let above_tab = _mm256_sub_epi8(bytes, _mm256_set1_epi8(b'\t' as i8));
-                let least = _mm256_min_epu8(above_tab, _mm256_set1_epi8((b'\r' - b'\t') as i8));
-                _mm256_movemask_epi8(_mm256_or_si256(space, _mm256_cmpeq_epi8(above_tab, least)))
+                let clamped = _mm256_min_epu8(above_tab, _mm256_set1_epi8((b'\r' - b'\t') as i8));
+                _mm256_movemask_epi8(_mm256_or_si256(space, _mm256_cmpeq_epi8(above_tab, clamped)))
             };
             u64::from(mask as u32)
         };

@@ -123,7 +123,7 @@ impl LineSearch {
         count
     }
 
-    /// Call `take` with every selected line, up to `limit` of them.
+    /// Call `on_line` with every selected line, up to `limit` of them.
     fn for_each(&self, text: &[u8], limit: usize, mut on_line: impl FnMut(Range<usize>)) {
         let mut remaining = limit;
         let mut from = 0;

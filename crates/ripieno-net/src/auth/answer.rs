@@ -47,8 +47,8 @@ pub(crate) fn connection_to_evict<'a>(
         .clone()
         .filter(is_candidate)
         .for_each(|pending| *count_by_source.entry(pending.source).or_default() += 1);
-    let most = count_by_source.values().copied().max()?;
-    pending_connections.position(|pending| is_candidate(&pending) && count_by_source[&pending.source] == most)
+    let max_count = count_by_source.values().copied().max()?;
+    pending_connections.position(|pending| is_candidate(&pending) && count_by_source[&pending.source] == max_count)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +114,7 @@ impl PendingConnection {
         authorize: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
     ) -> Answer {
         loop {
-            let wanted = match self.stage {
+            let target_bytes = match self.stage {
                 AnswerStage::PreauthTag => PREAUTH_TAG_BYTES,
                 AnswerStage::Greeting => GREETING_BYTES,
                 AnswerStage::Proof { .. } => PROOF_BYTES,
@@ -126,8 +126,8 @@ impl PendingConnection {
                     Err(answer) => return *answer,
                 },
             };
-            while self.filled < wanted {
-                match self.stream.read(&mut self.frame[self.filled..wanted]) {
+            while self.filled < target_bytes {
+                match self.stream.read(&mut self.frame[self.filled..target_bytes]) {
                     Ok(0) => return Answer::Unauthenticated,
                     Ok(count) => self.filled += count,
                     Err(error) if is_not_now(&error) => return Answer::Waiting(self),

@@ -110,10 +110,10 @@ pub enum RingBroken {
     Corrupt {
         /// The index found.
         found: u64,
-        /// The least possible index.
-        least: u64,
-        /// The greatest possible index.
-        greatest: u64,
+        /// The smallest possible index.
+        min: u64,
+        /// The largest possible index.
+        max: u64,
     },
 }
 
@@ -188,10 +188,10 @@ impl<const SLOTS: usize> Producer<SLOTS> {
     }
 
     /// Return the number of bytes that may be written at [`Self::offset`] and published. The consumer's index is read
-    /// only if fewer than `wanted` bytes are known to be free.
-    pub fn room<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, wanted: usize) -> Result<usize, RingBroken> {
+    /// only if fewer than `min_bytes` bytes are known to be free.
+    pub fn room<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, min_bytes: usize) -> Result<usize, RingBroken> {
         let free = self.free();
-        if free >= wanted {
+        if free >= min_bytes {
             return Ok(free);
         }
         match self.read_timed_head(shared)? {
@@ -200,10 +200,10 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         }
     }
 
-    /// Return the consumer's index. Fails with `Closed` only if the index is below `least` and will never reach it.
-    pub fn head<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, least: u64) -> Result<u64, RingBroken> {
+    /// Return the consumer's index. Fails with `Closed` only if the index is below `min` and will never reach it.
+    pub fn head<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, min: u64) -> Result<u64, RingBroken> {
         let is_closed = self.read_head(shared)?;
-        if is_closed && self.head_seen < least { Err(RingBroken::Closed) } else { Ok(self.head_seen) }
+        if is_closed && self.head_seen < min { Err(RingBroken::Closed) } else { Ok(self.head_seen) }
     }
 
     /// Read the consumer's index, and time its line; return whether the consumer has closed.
@@ -390,16 +390,16 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
         }
     }
 
-    /// Return the number of bytes that may be read at [`Self::offset`]. Slots are read while fewer than `least` bytes
-    /// are known. `handle` receives the content of a slot: bytes for the ring, or a zero-copy send. Fails with `Closed`
-    /// only if fewer than `least` bytes are left and no more can arrive.
+    /// Return the number of bytes that may be read at [`Self::offset`]. Slots are read until `min_bytes` bytes are
+    /// known. `handle` receives the content of a slot: bytes for the ring, or a zero-copy send. Fails with `Closed`
+    /// only if fewer than `min_bytes` bytes are left and no more can arrive.
     pub fn arrived<W: AtomicWord>(
         &mut self,
         shared: &Indices<W, SLOTS>,
-        least: usize,
+        min_bytes: usize,
         mut handle: impl FnMut(SlotContent<'_, W>),
     ) -> Result<usize, RingBroken> {
-        while self.tail_seen - self.head < least as u64 {
+        while self.tail_seen - self.head < min_bytes as u64 {
             if self.closed {
                 return Err(RingBroken::Closed);
             }
@@ -417,13 +417,13 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
                 break;
             }
             let kind = word & (INLINE | PACKET | ZERO_COPY);
-            let most = match kind {
+            let max_tail = match kind {
                 0 => u64::MAX,
                 INLINE => self.tail_seen + W::INLINE_BYTES as u64,
                 PACKET => self.tail_seen + W::PACKET_BYTES as u64,
                 _ => self.tail_seen + 1,
             };
-            within(tail, self.tail_seen, most.min(self.head + self.capacity))?;
+            within(tail, self.tail_seen, max_tail.min(self.head + self.capacity))?;
             let (offset, count) = (self.place(self.tail_seen), (tail - self.tail_seen) as usize);
             match kind {
                 0 => {}
@@ -585,8 +585,8 @@ fn prefetch_lines<W: AtomicWord>(word: &W, count: usize, for_writing: bool) {
     (0..count).for_each(|line| word.prefetch(line, for_writing));
 }
 
-fn within(found: u64, least: u64, greatest: u64) -> Result<u64, RingBroken> {
-    if (least..=greatest).contains(&found) { Ok(found) } else { Err(RingBroken::Corrupt { found, least, greatest }) }
+fn within(found: u64, min: u64, max: u64) -> Result<u64, RingBroken> {
+    if (min..=max).contains(&found) { Ok(found) } else { Err(RingBroken::Corrupt { found, min, max }) }
 }
 
 #[cfg(test)]
@@ -620,9 +620,9 @@ mod tests {
     fn arrived<const SLOTS: usize>(
         consumer: &mut Consumer<SLOTS>,
         shared: &Indices<AtomicU64, SLOTS>,
-        least: usize,
+        min_bytes: usize,
     ) -> Result<usize, RingBroken> {
-        consumer.arrived(shared, least, |_| {})
+        consumer.arrived(shared, min_bytes, |_| {})
     }
 
     #[test]
@@ -694,7 +694,7 @@ mod tests {
 
             shared.consumer.0.store(hostile, Relaxed);
 
-            let expected = RingBroken::Corrupt { found: hostile, least: 0, greatest: 4 };
+            let expected = RingBroken::Corrupt { found: hostile, min: 0, max: 4 };
             assert_eq!(producer.room(&shared, 8), Err(expected));
         }
     }

@@ -265,8 +265,8 @@ impl RingLink {
     fn map_pages(&mut self, ring: usize, end: usize) {
         let (start, end) = (self.mapped_bytes[ring], end.min(self.segment.capacity));
         if start < end {
-            let wanted = (end - start).max(start.min(MAPPED_BYTES)).next_multiple_of(page_bytes());
-            let count = wanted.min(self.segment.capacity - start);
+            let length = (end - start).max(start.min(MAPPED_BYTES)).next_multiple_of(page_bytes());
+            let count = length.min(self.segment.capacity - start);
             self.segment.data[ring].map_pages(start, count);
             self.mapped_bytes[ring] += count;
         }
@@ -305,8 +305,9 @@ impl RingLink {
         self.released |= count > 0;
     }
 
-    /// Return the number of bytes that arrived ahead of the next zero-copy send, after checking for at least `least`.
-    fn arrived(&mut self, least: usize) -> Result<usize, RingBroken> {
+    /// Return the number of bytes that arrived ahead of the next zero-copy send. Slots are read until there are
+    /// `min_bytes`.
+    fn arrived(&mut self, min_bytes: usize) -> Result<usize, RingBroken> {
         let ring = self.segment.data[self.incoming()].address();
         let (segment, incoming, zero_copy) = (&self.segment, 1 - self.side as usize, &mut self.zero_copy);
         let to_ring = |from: *const u8, offset: usize, count: usize| {
@@ -315,7 +316,7 @@ impl RingLink {
             // but it could have sent those bytes anyway.
             unsafe { std::ptr::copy_nonoverlapping(from, ring.as_ptr().add(offset), count) }
         };
-        let arrived = self.consumer.arrived(segment.indices(incoming), least, |content| match content {
+        let arrived = self.consumer.arrived(segment.indices(incoming), min_bytes, |content| match content {
             SlotContent::Inline(slot, offset, count) => to_ring(slot.get().cast(), offset, count),
             SlotContent::Packet(packet, offset, count) => to_ring(packet.get().cast(), offset, count),
             // SAFETY: The producer does not write the slot's words until they are released, and every bit pattern is
@@ -610,14 +611,14 @@ impl Link for RingLink {
         }
     }
 
-    fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
+    fn peek(&mut self, min_bytes: usize) -> Result<&[u8], LinkError> {
         let arrived = match self.is_at_zero_copy() {
             true => 0,
-            false => self.arrived(least.max(1)).map_err(closed)?,
+            false => self.arrived(min_bytes.max(1)).map_err(closed)?,
         };
         if self.is_at_zero_copy() {
             self.read_times.begin_zero_copy();
-            return self.zero_copy.peek(least.max(1)).map_err(unreadable);
+            return self.zero_copy.peek(min_bytes.max(1)).map_err(unreadable);
         }
         self.begin_read(arrived, arrived);
         let ring = self.segment.data[self.incoming()].address();
@@ -670,8 +671,8 @@ fn unreadable(error: io::Error) -> LinkError {
 fn closed(broken: RingBroken) -> LinkError {
     let cause = match broken {
         RingBroken::Closed => "the peer closed its end of the shared memory".into(),
-        RingBroken::Corrupt { found, least, greatest } => {
-            format!("the peer wrote index {found} into the shared memory where {least}..={greatest} is possible")
+        RingBroken::Corrupt { found, min, max } => {
+            format!("the peer wrote index {found} into the shared memory where {min}..={max} is possible")
         }
     };
     LinkError::Closed { cause }

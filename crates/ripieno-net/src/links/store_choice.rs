@@ -179,7 +179,7 @@ impl StoreCost {
         }
     }
 
-    fn least(self) -> u32 {
+    fn min(self) -> u32 {
         if self.before == 0 { self.now } else { self.before.min(self.now) }
     }
 }
@@ -271,7 +271,7 @@ impl ClassChoice {
     }
 
     fn cost_of<W: AtomicWord>(&self, kind: StoreKind, reads: &[W; 2]) -> Option<[u64; 2]> {
-        let (write, read) = (u64::from(self.writes[kind as usize].least()), published(&reads[kind as usize]));
+        let (write, read) = (u64::from(self.writes[kind as usize].min()), published(&reads[kind as usize]));
         (write > 0 && read > 0).then_some([write, read])
     }
 
@@ -328,7 +328,7 @@ impl ReadTimes {
         let Some(start) = read.start else { return };
         let known = &mut self.reads[class][read.kind as usize];
         known.add(per_kib(ticks().saturating_sub(start), count));
-        publish(known.least(), &costs.ring[class][read.kind as usize]);
+        publish(known.min(), &costs.ring[class][read.kind as usize]);
     }
 
     /// Record that the consumer begins to read zero-copy bytes.
@@ -351,7 +351,7 @@ impl ReadTimes {
             let known = &mut self.zero_copy[way][class];
             known.add(per_kib(ticks().saturating_sub(self.zero_copy_start), count));
             if known.before > 0 {
-                publish(known.least(), &costs.zero_copy[way][class]);
+                publish(known.min(), &costs.zero_copy[way][class]);
             }
         }
     }
@@ -499,9 +499,9 @@ mod tests {
             reads.zero_copy[ZeroCopyKind::Copied as usize][message_class(COUNT)].store(cost, Relaxed);
             choice.prefers_zero_copy(ZeroCopyKind::Copied, flow, COUNT, &reads)
         };
-        for (flow, least_slow) in [(SendFlow::Gradual, 1), (SendFlow::OneWay, 176), (SendFlow::Exchange, 251)] {
-            assert!(!prefers(least_slow, flow), "{flow:?}");
-            assert_eq!(prefers(least_slow - 1, flow), flow != SendFlow::Gradual, "{flow:?}");
+        for (flow, min_slow) in [(SendFlow::Gradual, 1), (SendFlow::OneWay, 176), (SendFlow::Exchange, 251)] {
+            assert!(!prefers(min_slow, flow), "{flow:?}");
+            assert_eq!(prefers(min_slow - 1, flow), flow != SendFlow::Gradual, "{flow:?}");
         }
     }
 
@@ -539,8 +539,8 @@ mod tests {
     fn a_disturbance_does_not_count_and_a_lasting_change_does() {
         let mut cost = StoreCost::default();
         [100, 10_000, 90].into_iter().for_each(|each| cost.add(each));
-        assert_eq!(cost.least(), 90);
+        assert_eq!(cost.min(), 90);
         (0..2 * WINDOW).for_each(|_| cost.add(500));
-        assert_eq!(cost.least(), 500);
+        assert_eq!(cost.min(), 500);
     }
 }

@@ -203,8 +203,8 @@ impl Link for TcpLink {
         Ok(count)
     }
 
-    fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
-        if self.staged() < least.max(1) {
+    fn peek(&mut self, min_bytes: usize) -> Result<&[u8], LinkError> {
+        if self.staged() < min_bytes.max(1) {
             self.stage()?;
         }
         Ok(&self.staging[self.start..self.end])

@@ -200,13 +200,13 @@ impl ZeroCopyReader {
         Ok(count)
     }
 
-    /// Return unconsumed bytes of the first zero-copy send, in the peer's memory if they are mapped: at least `least`,
-    /// or all that are left.
-    pub fn peek(&mut self, least: usize) -> io::Result<&[u8]> {
+    /// Return unconsumed bytes of the first zero-copy send, in the peer's memory if they are mapped: at least
+    /// `min_bytes`, or all that are left.
+    pub fn peek(&mut self, min_bytes: usize) -> io::Result<&[u8]> {
         let (_, descriptor) = *self.sends.front().expect("a zero-copy send is open");
         self.check_length()?;
         if self.kind() == ZeroCopyKind::Copied {
-            return self.peek_staged(least);
+            return self.peek_staged(min_bytes);
         }
         if self.mapped.iter().all(|(number, _)| *number != descriptor.number) {
             self.map(descriptor)?;
@@ -232,14 +232,14 @@ impl ZeroCopyReader {
         if self.left() > 0 { Ok(()) } else { Err(invalid("the peer sent an empty zero-copy message")) }
     }
 
-    fn peek_staged(&mut self, least: usize) -> io::Result<&[u8]> {
+    fn peek_staged(&mut self, min_bytes: usize) -> io::Result<&[u8]> {
         let left = self.left();
-        if self.staged.len() - self.staged_start < least.min(left) {
+        if self.staged.len() - self.staged_start < min_bytes.min(left) {
             let mut staged = std::mem::take(&mut self.staged);
             staged.drain(..self.staged_start);
             self.staged_start = 0;
             let known = staged.len();
-            staged.resize(left.min(STAGED_BYTES.max(least)), 0);
+            staged.resize(left.min(STAGED_BYTES.max(min_bytes)), 0);
             self.copy_ahead(known, &mut staged[known..])?;
             self.staged = staged;
         }

@@ -57,8 +57,8 @@ impl<W: AtomicWord, const COUNT: usize> EnteredCalls<W, COUNT> {
         let mut snapshot: Vec<[u64; WORD_COUNT]> =
             (first..count).map(|number| std::array::from_fn(|at| word(number, at))).collect();
         // The header in progress overwrites the header that is `COUNT` positions older.
-        let least = (self.count.load(Acquire) + 1).saturating_sub(COUNT as u64);
-        snapshot.drain(..(least.saturating_sub(first) as usize).min(snapshot.len()));
+        let oldest = (self.count.load(Acquire) + 1).saturating_sub(COUNT as u64);
+        snapshot.drain(..(oldest.saturating_sub(first) as usize).min(snapshot.len()));
         (snapshot, count)
     }
 }

@@ -62,9 +62,9 @@ impl Read for RecordReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let records = &mut *self.records;
         let is_header = records.left == 0;
-        let wanted = if is_header { HEADER_BYTES - records.header_filled } else { records.left };
-        let most = into.len().min(wanted);
-        let count = records.read_socket(self.socket, &mut into[..most])?;
+        let missing = if is_header { HEADER_BYTES - records.header_filled } else { records.left };
+        let max_bytes = into.len().min(missing);
+        let count = records.read_socket(self.socket, &mut into[..max_bytes])?;
         if !is_header {
             records.left -= count;
             records.delivered = if records.left == 0 { 0 } else { records.delivered + count };

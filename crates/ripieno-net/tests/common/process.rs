@@ -33,7 +33,7 @@ pub struct ChildOptions {
     pub world_size: usize,
     pub replicas: usize,
     /// `tcp HOST PORT`, `directory PATH` or `pipe`.
-    pub supplier: String,
+    pub exchange: String,
     pub token: String,
     pub links: &'static str,
     pub rendezvous_ms: u64,
@@ -44,11 +44,11 @@ pub struct ChildOptions {
 }
 
 impl ChildOptions {
-    pub fn new(world_size: usize, supplier: &str) -> ChildOptions {
+    pub fn new(world_size: usize, exchange: &str) -> ChildOptions {
         ChildOptions {
             world_size,
             replicas: 1,
-            supplier: supplier.to_string(),
+            exchange: exchange.to_string(),
             token: "test".to_string(),
             links: "\"auto\"",
             rendezvous_ms: 20_000,
@@ -64,7 +64,7 @@ impl ChildOptions {
             .env("TEST_RANK", rank.to_string())
             .env("TEST_WORLD_SIZE", self.world_size.to_string())
             .env("TEST_REPLICAS", self.replicas.to_string())
-            .env("TEST_SUPPLIER", &self.supplier)
+            .env("TEST_EXCHANGE", &self.exchange)
             .env("TEST_TOKEN", &self.token)
             .env("TEST_LINKS", self.links)
             .env("TEST_RENDEZVOUS_MS", self.rendezvous_ms.to_string())
@@ -90,7 +90,7 @@ impl ChildOptions {
 
     pub fn start_all(&self) -> Vec<RankProcess> {
         let mut ranks: Vec<RankProcess> = (0..self.world_size).map(|rank| self.start(rank)).collect();
-        if self.supplier == "pipe" {
+        if self.exchange == "pipe" {
             pass_addresses(&mut ranks);
         }
         ranks
@@ -169,13 +169,13 @@ fn child_rank() {
     config.heartbeat_timeout = Duration::from_millis(number("HEARTBEAT_MS"));
     config.linger = Duration::from_millis(number("LINGER_MS"));
 
-    let supplier = variable("SUPPLIER");
-    let supplier: Vec<&str> = supplier.split(' ').collect();
+    let words = variable("EXCHANGE");
+    let words: Vec<&str> = words.split(' ').collect();
     let pipe = |mine: &str| -> Result<Vec<String>, NetError> {
         print_line(&format!("address {mine}"));
         Ok(serde_json::from_str(&read_line()).unwrap())
     };
-    let exchange: Box<dyn Exchange> = match supplier[..] {
+    let exchange: Box<dyn Exchange> = match words[..] {
         ["tcp", host, port] => Box::new(TcpStore::new(&config, host, port.parse().unwrap())),
         ["directory", path] => Box::new(DirectoryExchange::new(&config, path)),
         _ => Box::new(pipe),

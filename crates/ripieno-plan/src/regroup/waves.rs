@@ -141,7 +141,7 @@ mod tests {
     /// part.
     fn sent_by_wave(waves: &Waves, part_bytes: &[u64], sender_of: impl Fn(usize) -> usize) -> Vec<u64> {
         let p = waves.ranks.len();
-        let most_sent = |wave: usize| {
+        let max_sent = |wave: usize| {
             let mut sent = vec![0; p];
             for rank in 0..p {
                 let received = waves.parts(rank, wave).iter().filter(|&&part| sender_of(part) != rank);
@@ -149,7 +149,7 @@ mod tests {
             }
             sent.into_iter().max().unwrap_or(0)
         };
-        (0..waves.count()).map(most_sent).collect()
+        (0..waves.count()).map(max_sent).collect()
     }
 
     #[test]

@@ -120,12 +120,12 @@ fn read_list<const BYTES: usize>(
     let pieces = cut(&mut keys, pieces.iter().map(Range::len)).into_iter().zip(pieces).collect();
     let ascending = each(team, operations, pieces, |(keys, piece): (&mut [u64], Range<usize>)| {
         // Lower bound for the next offset.
-        let mut least = piece.start.checked_sub(1).map_or(0, |before| offset(offsets[before]).wrapping_add(1));
+        let mut lower = piece.start.checked_sub(1).map_or(0, |before| offset(offsets[before]).wrapping_add(1));
         let mut are_ascending = true;
         for (key, &bytes) in keys.iter_mut().zip(&offsets[piece]) {
             let offset = offset(bytes);
-            are_ascending &= offset >= least && offset < length;
-            least = offset.wrapping_add(1);
+            are_ascending &= offset >= lower && offset < length;
+            lower = offset.wrapping_add(1);
             *key = range.start.wrapping_add(offset);
         }
         are_ascending

@@ -100,7 +100,7 @@ fn blocks_can_be_segmented_at_any_byte() {
 }
 
 /// Return the largest number of large blocks in flight to one rank at a time.
-fn most_in_flight(plans: &[Plan]) -> usize {
+fn max_in_flight(plans: &[Plan]) -> usize {
     // Sending takes almost no time compared with receiving a block, and the receiver receives blocks one after the
     // other.
     let model = Model { alpha_s: 1e-3, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
@@ -118,11 +118,11 @@ fn the_number_of_large_blocks_in_flight_to_a_rank_is_limited() {
         let to_one = sizes(p, |_, to| if to == 0 { 100 } else { 0 });
         let to_all = sizes(p, |_, _| 100);
         for pulls in 1..=4 {
-            assert_eq!(most_in_flight(&plans(&to_one, pulls)), pulls.min(p - 1), "p={p}");
-            assert!(most_in_flight(&plans(&to_all, pulls)) <= pulls, "p={p}");
+            assert_eq!(max_in_flight(&plans(&to_one, pulls)), pulls.min(p - 1), "p={p}");
+            assert!(max_in_flight(&plans(&to_all, pulls)) <= pulls, "p={p}");
         }
         // Without a bound all blocks arrive at once.
-        assert_eq!(most_in_flight(&plans(&to_one, p)), p - 1);
+        assert_eq!(max_in_flight(&plans(&to_one, p)), p - 1);
     }
 }
 

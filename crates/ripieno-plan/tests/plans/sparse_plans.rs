@@ -12,9 +12,9 @@ const ELEMENT_BYTES: usize = 4;
 /// A union is dense only if it contains its whole range.
 const NEVER_DENSE: f64 = f64::INFINITY;
 
-/// Every ordered factorization of the numbers of ranks up to `most`.
-fn worlds(most: usize) -> impl Iterator<Item = Degrees> {
-    world_sizes(1, most).flat_map(Degrees::all)
+/// Every ordered factorization of the numbers of ranks up to `max_p`.
+fn worlds(max_p: usize) -> impl Iterator<Item = Degrees> {
+    world_sizes(1, max_p).flat_map(Degrees::all)
 }
 
 fn plans(degrees: &Degrees, keys: &RankKeys, row_bytes: usize, op: Op) -> Vec<Plan> {

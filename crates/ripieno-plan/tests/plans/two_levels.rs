@@ -112,8 +112,9 @@ fn busiest(plans: &[Plan], topology: &Topology) -> (usize, usize) {
     let sum = |node: usize, end: fn(&(usize, usize)) -> usize| {
         crossings.iter().filter(|(pair, _)| end(pair) == node).map(|(_, bytes)| bytes).sum::<usize>()
     };
-    let most = |end: fn(&(usize, usize)) -> usize| (0..topology.node_count()).map(|node| sum(node, end)).max().unwrap();
-    (most(|pair| pair.0), most(|pair| pair.1))
+    let max_sum =
+        |end: fn(&(usize, usize)) -> usize| (0..topology.node_count()).map(|node| sum(node, end)).max().unwrap();
+    (max_sum(|pair| pair.0), max_sum(|pair| pair.1))
 }
 
 /// Grids of nodes and ranks per node that divide a vector evenly, so that the theoretical byte counts are exact.

@@ -154,14 +154,14 @@ pub fn peek_returns_contiguous_elements_at_any_position(pair: impl Fn() -> LinkP
 
 /// `peek` returns fewer bytes than requested until enough have arrived, and consumes none.
 pub fn peek_returns_fewer_bytes_until_enough_have_arrived(pair: impl Fn() -> LinkPair) {
-    for least in 1..=64 {
+    for min_bytes in 1..=64 {
         let (first, second) = pair();
         let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
-        sender.send_all(least - 1);
-        assert!(receiver.peek_and_consume(least, 0) < least);
+        sender.send_all(min_bytes - 1);
+        assert!(receiver.peek_and_consume(min_bytes, 0) < min_bytes);
         sender.send_all(1);
-        eventually(|| receiver.peek_and_consume(least, 0) >= least);
-        assert_eq!(receiver.peek_and_consume(least, 0), least, "a second peek returns the same bytes");
+        eventually(|| receiver.peek_and_consume(min_bytes, 0) >= min_bytes);
+        assert_eq!(receiver.peek_and_consume(min_bytes, 0), min_bytes, "a second peek returns the same bytes");
         receiver.drain(sender.sent);
     }
 }
@@ -330,8 +330,8 @@ impl PatternStream {
         });
     }
 
-    fn receive(&mut self, most: usize) -> usize {
-        self.buffer.resize(most, 0);
+    fn receive(&mut self, max_bytes: usize) -> usize {
+        self.buffer.resize(max_bytes, 0);
         let count = self.link.receive(&mut self.buffer).unwrap();
         check(&self.buffer[..count], self.received);
         self.received += count as u64;
@@ -339,12 +339,12 @@ impl PatternStream {
         count
     }
 
-    /// Peek for `least` bytes and consume at most `most` of them. Return the number of peeked bytes.
-    fn peek_and_consume(&mut self, least: usize, most: usize) -> usize {
-        let peeked = self.link.peek(least).unwrap();
+    /// Peek for `min_bytes` bytes and consume at most `max_bytes` of them. Return the number of peeked bytes.
+    fn peek_and_consume(&mut self, min_bytes: usize, max_bytes: usize) -> usize {
+        let peeked = self.link.peek(min_bytes).unwrap();
         let peeked_count = peeked.len();
         check(peeked, self.received);
-        let count = peeked_count.min(most);
+        let count = peeked_count.min(max_bytes);
         self.link.consume(count);
         self.received += count as u64;
         self.link.flush().unwrap();
@@ -460,13 +460,13 @@ impl ConformanceRandom {
 
     /// Return a random size: often a few bytes, sometimes 0, sometimes some KiB.
     fn size(&mut self) -> usize {
-        let most = [1, 9, 100, 5_000, 70_000][self.below(5)];
-        self.below(most)
+        let end = [1, 9, 100, 5_000, 70_000][self.below(5)];
+        self.below(end)
     }
 
     /// Return a random size of a message: a few bytes or some KiB.
     fn message_size(&mut self) -> usize {
-        let most = [60, 3_000][self.below(2)];
-        self.below(most)
+        let end = [60, 3_000][self.below(2)];
+        self.below(end)
     }
 }

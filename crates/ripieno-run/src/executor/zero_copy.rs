@@ -42,9 +42,9 @@ impl LaneVisit<'_, '_> {
         } else {
             SendFlow::OneWay
         };
-        let least_bytes = if flow == SendFlow::Exchange { MIN_EXCHANGED_BYTES } else { MIN_ZERO_COPY_BYTES };
+        let min_bytes = if flow == SendFlow::Exchange { MIN_EXCHANGED_BYTES } else { MIN_ZERO_COPY_BYTES };
         let bytes = || &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, 0, span.length_bytes)];
-        self.passed[index] == 0 && span.length_bytes >= least_bytes && self.link.can_send_zero_copy(bytes(), flow)
+        self.passed[index] == 0 && span.length_bytes >= min_bytes && self.link.can_send_zero_copy(bytes(), flow)
     }
 
     /// Send the ready bytes of `span` without a copy, and record the bytes that the peer has released.

@@ -147,7 +147,7 @@ impl Link for PipeLink {
         if count == 0 { self.check().map(|()| 0) } else { Ok(count) }
     }
 
-    fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
+    fn peek(&mut self, min_bytes: usize) -> Result<&[u8], LinkError> {
         if self.net.lock().unwrap().blocked.contains(&(self.peer, self.rank)) {
             return Ok(&[]);
         }
@@ -162,7 +162,7 @@ impl Link for PipeLink {
             .take(64)
             .copied()
             .collect();
-        if self.staged.len() < least {
+        if self.staged.len() < min_bytes {
             self.check()?;
         }
         Ok(&self.staged)
@@ -380,9 +380,9 @@ fn blocks_are_sent_as_soon_as_they_are_complete() {
             (0..400).for_each(|_| _ = world.turn());
             let received: Vec<u64> = meters.iter().map(|meter| meter.received_bytes()).collect();
             // With BitTorrent, receivers request blocks in any order, and the root serves one request at a time.
-            let most = (made * BLOCK_BYTES) as u64;
+            let limit = (made * BLOCK_BYTES) as u64;
             let is_random = discipline == Discipline::BITTORRENT && made < block_count;
-            let is_correct = |&received: &u64| received == most || is_random && received < most;
+            let is_correct = |&received: &u64| received == limit || is_random && received < limit;
             assert!(received.iter().all(is_correct), "{discipline:?}, {made} blocks: {received:?}");
             assert_eq!(world.outcomes.len(), if made == block_count { size - 1 } else { 0 });
         }

@@ -64,9 +64,9 @@ impl NarrowLink {
         !self.messages.is_multiple_of(3)
     }
 
-    /// Return an error if the peer has died and fewer than `least` of its bytes remain.
-    fn check(&self, least: usize) -> Result<(), LinkError> {
-        let is_exhausted = self.peer.is_over() && self.incoming.lock().unwrap().len() < least;
+    /// Return an error if the peer has died and fewer than `min_bytes` of its bytes remain.
+    fn check(&self, min_bytes: usize) -> Result<(), LinkError> {
+        let is_exhausted = self.peer.is_over() && self.incoming.lock().unwrap().len() < min_bytes;
         if is_exhausted { Err(dead()) } else { Ok(()) }
     }
 }
@@ -99,13 +99,13 @@ impl Link for NarrowLink {
         }
         Ok(count)
     }
-    fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
-        self.check(least)?;
+    fn peek(&mut self, min_bytes: usize) -> Result<&[u8], LinkError> {
+        self.check(min_bytes)?;
         if self.is_waiting() {
             return Ok(&[]);
         }
         self.expected = 0;
-        self.seen = self.incoming.lock().unwrap().iter().take(least.max(self.chunk_bytes)).copied().collect();
+        self.seen = self.incoming.lock().unwrap().iter().take(min_bytes.max(self.chunk_bytes)).copied().collect();
         Ok(&self.seen)
     }
     fn consume(&mut self, count: usize) {

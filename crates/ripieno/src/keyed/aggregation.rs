@@ -124,8 +124,8 @@ impl Aggregation {
         let (mut start, mut scratch) = (0, PartScratch::default());
         while start < keys.len() {
             let uses_initial = self.initial.is_some() && ranks.is_none() && threads.count() == 1;
-            let most = if uses_initial { INITIAL_CHUNK_ROWS } else { CHUNK_ROWS * threads.count() };
-            let rows = self.chunk(keys, start..keys.len(), most);
+            let max_count = if uses_initial { INITIAL_CHUNK_ROWS } else { CHUNK_ROWS * threads.count() };
+            let rows = self.chunk(keys, start..keys.len(), max_count);
             start = rows.end;
             self.spill_to_fit(self.growth_bytes(keys.range(rows.clone())))?;
             match &mut self.initial {
@@ -146,9 +146,9 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Return the first of `rows` to add together: at most `most`, and as many as the memory limit allows.
-    fn chunk(&self, keys: KeyColumn<'_>, rows: Range<usize>, most: usize) -> Range<usize> {
-        let mut count = rows.len().min(most);
+    /// Return the first of `rows` to add together: at most `max_count`, and as many as the memory limit allows.
+    fn chunk(&self, keys: KeyColumn<'_>, rows: Range<usize>, max_count: usize) -> Range<usize> {
+        let mut count = rows.len().min(max_count);
         if let Some(limited) = &self.limited {
             while count > 1 && self.growth_bytes(keys.range(rows.start..rows.start + count)) > limited.chunk_bytes() {
                 count /= 2;
@@ -196,10 +196,10 @@ impl Aggregation {
     /// Return the number of staged bytes at which rows are combined: combining many rows at once loads each table into
     /// the cache only once.
     fn max_staged_bytes(&self) -> usize {
-        let [least, most] = STAGED_LIMITS_BYTES;
+        let [min, max] = STAGED_LIMITS_BYTES;
         let table_bytes: usize = self.parts.iter().map(KeyedPart::size_bytes).sum();
-        let allowed = self.limited.as_ref().map_or(most, Limited::chunk_bytes);
-        (2 * table_bytes).clamp(least, most).min(allowed)
+        let allowed = self.limited.as_ref().map_or(max, Limited::chunk_bytes);
+        (2 * table_bytes).clamp(min, max).min(allowed)
     }
 
     /// Combine the staged rows.

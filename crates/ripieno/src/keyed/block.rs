@@ -103,10 +103,10 @@ impl KeyedSchema {
 
     /// Reject a row that is larger than any memory.
     pub(super) fn check_width(&self) -> Result<(), Error> {
-        let most = isize::MAX as usize / self.held_element().size_bytes();
-        if self.width > most {
+        let max_width = isize::MAX as usize / self.held_element().size_bytes();
+        if self.width > max_width {
             let held = self.held_element().name();
-            return Err(argument("width", self.width, &format!("at most {most} elements of {held}")));
+            return Err(argument("width", self.width, &format!("at most {max_width} elements of {held}")));
         }
         Ok(())
     }

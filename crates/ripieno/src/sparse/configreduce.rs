@@ -57,8 +57,8 @@ impl Communicator {
         let mut prepared = prepare(self, out_indices, in_indices, options, designed_bytes, &format!(", {schema}"))?;
         let (pool, number) = next_configuration(self)?;
 
-        let mut held = take(&pool, prepared.out.key_count() * row_bytes)?;
-        prepared.out.out_conversion(&prepared.team).fill(held.bytes_mut(), values, schema, &prepared.team)?;
+        let mut held = take(&pool, prepared.out_rows.key_count() * row_bytes)?;
+        prepared.out_rows.out_conversion(&prepared.team).fill(held.bytes_mut(), values, schema, &prepared.team)?;
         for step in 0..prepared.machine.step_count() {
             let (machine, team) = (&mut prepared.machine, &prepared.team);
             let mut messages = PeerMessages::default();
@@ -73,13 +73,13 @@ impl Communicator {
         if !options.missing_is_zero {
             check_missing(self, &missing, &prepared.permutation)?;
         }
-        let (row_count, in_conversion) = (prepared.wanted.key_count(), prepared.wanted.in_conversion());
+        let (row_count, in_conversion) = (prepared.in_rows.key_count(), prepared.in_rows.in_conversion());
         if let InConversion::Identity = in_conversion {
             return self.send_up(&pool, &routes, &mut held, into, schema, number);
         }
-        let mut wanted = take(&pool, row_count * row_bytes)?;
-        self.send_up(&pool, &routes, &mut held, wanted.bytes_mut(), schema, number)?;
-        in_conversion.fill(into, wanted.bytes_mut(), row_bytes, &prepared.team);
+        let mut rows = take(&pool, row_count * row_bytes)?;
+        self.send_up(&pool, &routes, &mut held, rows.bytes_mut(), schema, number)?;
+        in_conversion.fill(into, rows.bytes_mut(), row_bytes, &prepared.team);
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Communicator {
         pool: &BufferPool,
         routes: &Routes,
         held: &mut PooledBuffer,
-        wanted: &mut [u8],
+        output: &mut [u8],
         schema: SparseSchema<'_>,
         number: u32,
     ) -> Result<(), Error> {
@@ -100,7 +100,7 @@ impl Communicator {
         let held = held.bytes_mut();
         let mut scratch = take(pool, schedule.scratch_bytes().max(held.len()))?;
         scratch.bytes_mut()[..held.len()].copy_from_slice(held);
-        let buffers = [BufferMemory::Read(&[]), BufferMemory::Write(wanted), BufferMemory::Write(scratch.bytes_mut())];
+        let buffers = [BufferMemory::Read(&[]), BufferMemory::Write(output), BufferMemory::Write(scratch.bytes_mut())];
         let call = schema.call(number, runtime.fabric);
         state.run_uncatalogued(&mut runtime, call, schedule, buffers)
     }

@@ -23,8 +23,8 @@ const ASSUMED_ROW_BYTES: usize = 8;
 pub(super) struct PreparedConfigure {
     pub size: u64,
     pub permutation: Permutation,
-    pub out: IndexRows,
-    pub wanted: IndexRows,
+    pub out_rows: IndexRows,
+    pub in_rows: IndexRows,
     pub machine: Configurator,
     pub degrees: Degrees,
     pub team: RankThreads,
@@ -84,9 +84,9 @@ pub(super) fn prepare(
     let described = format!("{options}{rows}{}", packets(comm, options));
     let [size, set] = agree(comm, [options.size.unwrap_or(bound), longest], &described)?;
     let permutation = Permutation::new(size);
-    let (out_keys, out) = sorted(out_indices, &permutation, true, &team);
-    let (in_keys, wanted) = match in_indices == out_indices {
-        true => (out_keys.clone(), out.clone()),
+    let (out_keys, out_rows) = sorted(out_indices, &permutation, true, &team);
+    let (in_keys, in_rows) = match in_indices == out_indices {
+        true => (out_keys.clone(), out_rows.clone()),
         false => sorted(in_indices, &permutation, false, &team),
     };
     let degrees = match &options.degrees {
@@ -94,7 +94,7 @@ pub(super) fn prepare(
         None => design::degrees(comm, &out_keys, &in_keys, design::Largest { size, set }, row_bytes)?,
     };
     let machine = Configurator::new(comm.rank(), &degrees, size, out_keys, in_keys, options.dense_above);
-    Ok(PreparedConfigure { size, permutation, out, wanted, machine, degrees, team })
+    Ok(PreparedConfigure { size, permutation, out_rows, in_rows, machine, degrees, team })
 }
 
 /// Return a hash of the packet costs for comparison, if degrees are designed. Every rank must use the same costs.

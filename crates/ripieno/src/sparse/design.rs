@@ -21,8 +21,8 @@ const MAX_SAMPLE_KEYS: u64 = 740;
 
 /// The keys of a rank that are below a limit.
 struct DensitySample {
-    out: Vec<u64>,
-    wanted: Vec<u64>,
+    out_keys: Vec<u64>,
+    in_keys: Vec<u64>,
 }
 
 /// Maxima over all ranks.
@@ -37,8 +37,8 @@ pub(super) struct Largest {
 /// Design the degrees for rows of `row_bytes` with these sets of ascending keys. The result is equal on every rank.
 pub(super) fn degrees(
     comm: &Communicator,
-    out: &[u64],
-    wanted: &[u64],
+    out_keys: &[u64],
+    in_keys: &[u64],
     largest: Largest,
     row_bytes: usize,
 ) -> Result<Degrees, Error> {
@@ -51,17 +51,19 @@ pub(super) fn degrees(
         0..=SAMPLE_KEYS => largest.size,
         set => (u128::from(largest.size) * u128::from(SAMPLE_KEYS) / u128::from(set)).max(1) as u64,
     };
-    let samples = gather(comm, below(out, range), below(wanted, range), largest.set.min(MAX_SAMPLE_KEYS) as usize)?;
-    let (out, wanted): (Vec<_>, Vec<_>) = samples.into_iter().map(|sample| (sample.out, sample.wanted)).unzip();
+    let samples =
+        gather(comm, below(out_keys, range), below(in_keys, range), largest.set.min(MAX_SAMPLE_KEYS) as usize)?;
+    let (out_samples, in_samples): (Vec<_>, Vec<_>) =
+        samples.into_iter().map(|sample| (sample.out_keys, sample.in_keys)).unzip();
     let rows = |samples: &[Vec<u64>]| {
         let sampled: usize = samples.iter().map(Vec::len).sum();
         sampled as f64 / p as f64 * (largest.size as f64 / range as f64)
     };
     let curve = |samples: &[Vec<u64>]| Curve::Empirical(Empirical::of(samples, range.max(1)));
-    let (out_curve, in_curve) = (curve(&out), curve(&wanted));
-    let out = DirectionSets { curve: &out_curve, rows: rows(&out) };
-    let wanted = DirectionSets { curve: &in_curve, rows: rows(&wanted) };
-    Ok(design::choose(p, out, wanted, row_bytes, &comm.packets()).degrees)
+    let (out_curve, in_curve) = (curve(&out_samples), curve(&in_samples));
+    let out_sets = DirectionSets { curve: &out_curve, rows: rows(&out_samples) };
+    let in_sets = DirectionSets { curve: &in_curve, rows: rows(&in_samples) };
+    Ok(design::choose(p, out_sets, in_sets, row_bytes, &comm.packets()).degrees)
 }
 
 fn below(keys: &[u64], range: u64) -> &[u64] {
@@ -69,10 +71,15 @@ fn below(keys: &[u64], range: u64) -> &[u64] {
 }
 
 /// Gather the samples of all ranks, with at most `max_count` keys of either set.
-fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], max_count: usize) -> Result<Vec<DensitySample>, Error> {
+fn gather(
+    comm: &Communicator,
+    out_keys: &[u64],
+    in_keys: &[u64],
+    max_count: usize,
+) -> Result<Vec<DensitySample>, Error> {
     let (p, words_each) = (comm.world_size(), 2 + 2 * max_count);
-    let mut own = vec![out.len() as u64, wanted.len() as u64];
-    own.extend(out.iter().chain(wanted));
+    let mut own = vec![out_keys.len() as u64, in_keys.len() as u64];
+    own.extend(out_keys.iter().chain(in_keys));
     let mut all = vec![0; 8 * p * words_each];
     for (place, word) in all[8 * comm.rank() * words_each..].chunks_exact_mut(8).zip(&own) {
         place.copy_from_slice(&word.to_ne_bytes());
@@ -91,7 +98,7 @@ fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], max_count: usize) ->
             return Err(Error::Malformed { cause });
         }
         let (out_count, in_count) = (counts[0] as usize, counts[1] as usize);
-        Ok(DensitySample { out: keys[..out_count].to_vec(), wanted: keys[out_count..][..in_count].to_vec() })
+        Ok(DensitySample { out_keys: keys[..out_count].to_vec(), in_keys: keys[out_count..][..in_count].to_vec() })
     };
     words.chunks_exact(words_each).enumerate().map(sample).collect()
 }

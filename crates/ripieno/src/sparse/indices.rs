@@ -279,7 +279,7 @@ mod tests {
     use ripieno_plan::sparse::team::{SingleThread, WorkPiece};
 
     fn schema(element: Element, width: usize) -> SparseSchema<'static> {
-        SparseSchema { element, width, op: Op::Sum, row: ElementShape::Line }
+        SparseSchema { element, width, op: Op::Sum, row: ElementShape::Vector }
     }
 
     /// A team that divides all work, however small.

@@ -57,7 +57,7 @@ pub struct SparseReduce {
 
 impl SparseReduce {
     fn new(comm: &Communicator, prepared: PreparedConfigure, options: &SparseOptions) -> Result<SparseReduce, Error> {
-        let PreparedConfigure { size, permutation, out, wanted, machine, degrees, team } = prepared;
+        let PreparedConfigure { size, permutation, out_rows, in_rows, machine, degrees, team } = prepared;
         let (routes, missing) = machine.finish(&team);
         if !options.missing_is_zero {
             check_missing(comm, &missing, &permutation)?;
@@ -71,12 +71,12 @@ impl SparseReduce {
             number,
             size,
             degrees,
-            out_count: out.count(),
-            in_count: wanted.count(),
-            out_row_count: out.key_count(),
-            in_row_count: wanted.key_count(),
-            out_conversion: out.out_conversion(&team),
-            in_conversion: wanted.in_conversion(),
+            out_count: out_rows.count(),
+            in_count: in_rows.count(),
+            out_row_count: out_rows.key_count(),
+            in_row_count: in_rows.key_count(),
+            out_conversion: out_rows.out_conversion(&team),
+            in_conversion: in_rows.in_conversion(),
             routes,
             schedules: Mutex::default(),
             team,

@@ -90,9 +90,9 @@ impl SparseReduce {
         if let InConversion::Identity = self.in_conversion {
             return self.run(main, into, schema);
         }
-        let mut wanted = self.take(self.in_row_count * row_bytes)?;
-        self.run(main, wanted.bytes_mut(), schema)?;
-        self.in_conversion.fill(into, wanted.bytes_mut(), row_bytes, &self.team);
+        let mut rows = self.take(self.in_row_count * row_bytes)?;
+        self.run(main, rows.bytes_mut(), schema)?;
+        self.in_conversion.fill(into, rows.bytes_mut(), row_bytes, &self.team);
         Ok(())
     }
 

@@ -32,28 +32,28 @@ pub const KINDS: [SetKind; 7] = [
     SetKind::Single,
 ];
 
-/// The contributed (`out`) and requested (`wanted`) indices of all ranks.
+/// The contributed (`out_indices`) and requested (`in_indices`) indices of all ranks.
 pub struct IndexSets {
     pub kind: SetKind,
-    pub out: Vec<Vec<i64>>,
-    pub wanted: Vec<Vec<i64>>,
+    pub out_indices: Vec<Vec<i64>>,
+    pub in_indices: Vec<Vec<i64>>,
 }
 
 impl IndexSets {
     /// Return sets for `p` ranks, with indices up to about `n`. At least one rank contributes each requested index.
     pub fn new(kind: SetKind, p: usize, n: u64) -> IndexSets {
         let mut random = SetRandom(p as u64 * 1000 + n);
-        let out: Vec<Vec<i64>> = (0..p).map(|rank| contributed(kind, rank, p, n, &mut random)).collect();
-        let all: Vec<i64> = out.iter().flatten().copied().collect::<BTreeSet<i64>>().into_iter().collect();
-        let wanted = |rank: usize| match kind {
+        let out_indices: Vec<Vec<i64>> = (0..p).map(|rank| contributed(kind, rank, p, n, &mut random)).collect();
+        let all: Vec<i64> = out_indices.iter().flatten().copied().collect::<BTreeSet<i64>>().into_iter().collect();
+        let in_indices = |rank: usize| match kind {
             _ if all.is_empty() => Vec::new(),
-            SetKind::Identical | SetKind::Single => out[rank].clone(),
+            SetKind::Identical | SetKind::Single => out_indices[rank].clone(),
             _ => {
                 (0..random.below(all.len() as u64 + 3)).map(|_| all[random.below(all.len() as u64) as usize]).collect()
             }
         };
-        let wanted = (0..p).map(wanted).collect();
-        IndexSets { kind, out, wanted }
+        let in_indices = (0..p).map(in_indices).collect();
+        IndexSets { kind, out_indices, in_indices }
     }
 }
 
@@ -74,23 +74,23 @@ fn contributed(kind: SetKind, rank: usize, p: usize, n: u64, random: &mut SetRan
 }
 
 /// Return the rows that `rank` contributes for its indices; the values are small.
-pub fn rows(rank: usize, out: &[i64], width: usize) -> Vec<i64> {
+pub fn rows(rank: usize, out_indices: &[i64], width: usize) -> Vec<i64> {
     let element = |position: usize, column: usize| (rank as i64 * 31 + position as i64 * 7 + column as i64) % 13 - 5;
-    (0..out.len()).flat_map(|position| (0..width).map(move |column| element(position, column))).collect()
+    (0..out_indices.len()).flat_map(|position| (0..width).map(move |column| element(position, column))).collect()
 }
 
 /// Return the expected result of `rank`.
 pub fn combined(sets: &IndexSets, rank: usize, width: usize, op: Op) -> Vec<i64> {
     let mut found: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
-    for (rank, out) in sets.out.iter().enumerate() {
-        for (index, row) in out.iter().zip(rows(rank, out, width).chunks(width)) {
+    for (rank, out_indices) in sets.out_indices.iter().enumerate() {
+        for (index, row) in out_indices.iter().zip(rows(rank, out_indices, width).chunks(width)) {
             match found.get_mut(index) {
                 None => drop(found.insert(*index, row.to_vec())),
                 Some(known) => known.iter_mut().zip(row).for_each(|(a, &b)| *a = apply(op, *a, b)),
             }
         }
     }
-    sets.wanted[rank].iter().flat_map(|index| found[index].clone()).collect()
+    sets.in_indices[rank].iter().flat_map(|index| found[index].clone()).collect()
 }
 
 fn apply(op: Op, a: i64, b: i64) -> i64 {

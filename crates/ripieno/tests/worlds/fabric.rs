@@ -211,7 +211,7 @@ impl Fabric for WorldRank {
     }
 
     fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<ShrunkWorld, ShrinkError> {
-        let fabric = self.meet_survivors()?;
+        let fabric = self.connect_survivors()?;
         let place = |member| self.members.iter().position(|other| other == member);
         let survivors = fabric.members.iter().filter_map(place).collect();
         let job = format!("world {}", fabric.world);

@@ -117,10 +117,10 @@ impl Scenario {
             true => (0..count).filter(|&other| other != first).collect(),
             false => vec![(first + 1 + random.below(count as u64 - 1) as usize) % count],
         };
-        let is_both_ways = random.chance(60);
+        let is_bidirectional = random.chance(60);
         for other in others {
             self.faults.push((at, WorldFault::Cut { from: first, to: other, for_us }));
-            if is_both_ways {
+            if is_bidirectional {
                 self.faults.push((at, WorldFault::Cut { from: other, to: first, for_us }));
             }
         }

@@ -53,10 +53,10 @@ impl Link for SimulatedLink {
         Ok(count)
     }
 
-    fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
+    fn peek(&mut self, min_bytes: usize) -> Result<&[u8], LinkError> {
         let world = self.scheduler.lock();
         let connection = &world.connections[&self.direction.back()];
-        if !self.is_memory && connection.has_ended && connection.arrived.len() < least {
+        if !self.is_memory && connection.has_ended && connection.arrived.len() < min_bytes {
             return Err(closed("the peer closed the connection"));
         }
         self.seen.clear();

@@ -160,8 +160,8 @@ impl RankProgram {
     /// Return the step at which all ranks resume: the minimum over all ranks. A rank that needs no data from others may
     /// be some calls ahead.
     fn agreed_step(&self, step: usize) -> Result<usize, Error> {
-        let mut least = to_bytes(&[step as i64]);
-        self.comm.allreduce(&mut least, Element::I64, Op::Min, None)?;
-        Ok(from_bytes(&least)[0] as usize)
+        let mut minimum = to_bytes(&[step as i64]);
+        self.comm.allreduce(&mut minimum, Element::I64, Op::Min, None)?;
+        Ok(from_bytes(&minimum)[0] as usize)
     }
 }

@@ -19,8 +19,8 @@ impl WorldRandom {
         self.below(100) < percent
     }
 
-    /// Return a number in `least..limit`.
-    pub fn between(&mut self, least: u64, limit: u64) -> u64 {
-        least + self.below(limit - least)
+    /// Return a number in `min..limit`.
+    pub fn between(&mut self, min: u64, limit: u64) -> u64 {
+        min + self.below(limit - min)
     }
 }

@@ -21,11 +21,11 @@ impl WorldRank {
     /// Connect to all ranks of the first world.
     pub fn connect_first(scheduler: &Arc<WorldScheduler>, first_rank: usize) -> Result<WorldRank, String> {
         let size = scheduler.scenario().hosts.len();
-        WorldRank::meet(scheduler, first_rank, 0, (0..size).collect(), vec![0; size], TIMING.join_timeout)
+        WorldRank::connect(scheduler, first_rank, 0, (0..size).collect(), vec![0; size], TIMING.join_timeout)
     }
 
     /// Connect to the hubs and wait until all ranks have connected.
-    fn meet(
+    fn connect(
         scheduler: &Arc<WorldScheduler>,
         first_rank: usize,
         world: u64,
@@ -98,7 +98,7 @@ impl WorldRank {
     }
 
     /// Agree on the survivors and connect to them. Retry if another rank ends meanwhile.
-    pub fn meet_survivors(&mut self) -> Result<WorldRank, JobFailure> {
+    pub fn connect_survivors(&mut self) -> Result<WorldRank, JobFailure> {
         self.slots
             .iter_mut()
             .for_each(|slot| *slot = WorldLink::Broken(closed("this rank has left the world for a smaller one")));
@@ -116,7 +116,7 @@ impl WorldRank {
                 }
                 None => return Err(self.failed(self.rank, "its process has ended")),
             };
-            match self.meet_agreed(&decision) {
+            match self.connect_agreed(&decision) {
                 Ok(fabric) => return Ok(fabric),
                 // Another rank has ended: retry.
                 Err(error) => last = error,
@@ -138,13 +138,13 @@ impl WorldRank {
         self.scheduler.wait_for(self.first_rank, u64::MAX / 4, |world| world.processes[self.first_rank].outcome.clone())
     }
 
-    fn meet_agreed(&self, decision: &Decision) -> Result<WorldRank, String> {
+    fn connect_agreed(&self, decision: &Decision) -> Result<WorldRank, String> {
         self.scheduler.lock().verdicts.note_decision(self.first_rank, decision);
         let address = |member: &usize| decision.addresses.get(member).and_then(|address| address.parse().ok());
         let addresses: Option<Vec<u64>> = decision.members.iter().map(address).collect();
         let addresses = addresses.ok_or("a rank ended during the agreement")?;
         let world = addresses[0];
-        let connected = WorldRank::meet(
+        let connected = WorldRank::connect(
             &self.scheduler,
             self.first_rank,
             world,

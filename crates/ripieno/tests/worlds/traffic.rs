@@ -32,8 +32,8 @@ impl SimulatedWorld {
     }
 
     fn delay_us(&mut self, direction: Direction) -> u64 {
-        let most = if self.is_one_host(direction.from, direction.to) { 20 } else { self.scenario.delay_us };
-        1 + self.random.below(most)
+        let max_delay_us = if self.is_one_host(direction.from, direction.to) { 20 } else { self.scenario.delay_us };
+        1 + self.random.below(max_delay_us)
     }
 
     /// Return whether bytes that the process has sent to another host have not arrived.

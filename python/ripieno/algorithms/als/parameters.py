@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ripieno.algorithms.domains import COUNT, FLAG, Domain, Number, OneOf, Whole
+from ripieno.algorithms.domains import COUNT, FLAG, Domain, Integer, Number, OneOf
 from ripieno.algorithms.parameters import FitParameters, ObservedParameters, RandomParameters, declared, parameter
 
 #: Maximum number of factors: each rank holds a square matrix of this size, 800 MB.
@@ -31,7 +31,7 @@ class ALSParameters(RandomParameters, ObservedParameters, FitParameters):
     _more_random_state = """\
     It draws the initial factors. Equal input gives bitwise equal factors on any number of workers."""
 
-    rank: int = parameter(Whole(1, RANK_MAX), "Number of factors of each user and item.", default=32, kw_only=False)
+    rank: int = parameter(Integer(1, RANK_MAX), "Number of factors of each user and item.", default=32, kw_only=False)
     implicit: bool = parameter(
         FLAG, "Whether ratings are counts of observed actions instead of explicit scores.", default=False
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from ripieno._native import MOST_DIMENSIONS
-from ripieno.algorithms.domains import COUNT, TOLERANCE, Domain, Number, OneOf, Whole
+from ripieno._native import MAX_DIMENSIONS
+from ripieno.algorithms.domains import COUNT, TOLERANCE, Domain, Integer, Number, OneOf
 from ripieno.algorithms.methods import LAYOUT_APPROXIMATIONS, MAX_COORDINATE
 from ripieno.algorithms.parameters import FitParameters, ObservedParameters, RandomParameters, declared, parameter
 
@@ -22,14 +22,14 @@ class LayoutParameters(RandomParameters, ObservedParameters, FitParameters):
     "approximation", and rank 0's "compute_s" and "communication_s"."""
 
     dim: int = parameter(
-        Whole(1, MOST_DIMENSIONS),
+        Integer(1, MAX_DIMENSIONS),
         "Number of dimensions of the positions.",
         default=2,
         kw_only=False,
         options=("--components",),
     )
     k: float | None = parameter(
-        Number(least=1 / MAX_COORDINATE, most=MAX_COORDINATE, also=(None,)),
+        Number(minimum=1 / MAX_COORDINATE, maximum=MAX_COORDINATE, also=(None,)),
         "Distance at which the attraction of an edge of weight 1 equals the repulsion of its ends. Default: 1/√n.",
         default=None,
     )
@@ -61,7 +61,7 @@ class LayoutParameters(RandomParameters, ObservedParameters, FitParameters):
         default="auto",
     )
     theta: float = parameter(
-        Number(least=0),
+        Number(minimum=0),
         """For "barnes-hut": a cluster acts as one point if its box is narrower than `theta` times its distance. Smaller
         values are more exact and slower.""",
         default=0.7,

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, get_args
 from numpy.typing import ArrayLike
 
 from ripieno._types import ThreadModel
-from ripieno.algorithms.domains import COUNT, STARTS_MAX, TOLERANCE, OneOf, Whole
+from ripieno.algorithms.domains import COUNT, STARTS_MAX, TOLERANCE, Integer, OneOf
 from ripieno.algorithms.parameters import (
     FitOptions,
     FitParameters,
@@ -40,9 +40,9 @@ class CentroidParameters(RandomParameters, ObservedParameters, FitParameters):
         default="k-means||",
     )
     n_init: Literal["auto"] | int = parameter(
-        Whole(1, STARTS_MAX, also=("auto",)),
-        """Number of runs from different starts; the run of least inertia is kept. "auto" means 10 for "random" and
-        callables with exact assignment, else 1.""",
+        Integer(1, STARTS_MAX, also=("auto",)),
+        """Number of runs from different starts; the run with the lowest inertia is kept. "auto" means 10 for "random"
+        and callables with exact assignment, else 1.""",
         default="auto",
     )
 
@@ -144,13 +144,13 @@ class MiniBatchParameters(CentroidParameters):
     _more_random_state = "It draws the start and the batches, equally for any number of workers."
 
     n_init: Literal["auto"] | int = parameter(
-        Whole(1, STARTS_MAX, also=("auto",)),
-        """Number of starts of `fit`; it continues from the start of least inertia. "auto" means 3 for "random" and
-        callables, else 1.""",
+        Integer(1, STARTS_MAX, also=("auto",)),
+        """Number of starts of `fit`; it continues from the start with the lowest inertia. "auto" means 3 for "random"
+        and callables, else 1.""",
         default="auto",
     )
     init_size: int | None = parameter(
-        Whole(1, also=(None,)),
+        Integer(1, also=(None,)),
         "Number of rows, drawn at random, from which starts are drawn and on which they are compared. None: all rows.",
         default=None,
     )
@@ -170,7 +170,7 @@ class MiniBatchParameters(CentroidParameters):
         default=0.0,
     )
     max_no_improvement: int | None = parameter(
-        Whole(1, also=(None,)),
+        Integer(1, also=(None,)),
         """A fit ends after this many consecutive batches without a lower smoothed inertia; None disables this rule.""",
         default=10,
     )

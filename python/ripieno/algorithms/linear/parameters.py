@@ -16,7 +16,7 @@ class Penalties(Number):
     """One factor of the penalty, or one for each target."""
 
     def __init__(self) -> None:
-        super().__init__(least=0)
+        super().__init__(minimum=0)
         self.type = "float or array-like of shape (n_targets,)"
         self.expected = "a number >= 0, or one for each target"
 

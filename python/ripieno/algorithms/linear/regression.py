@@ -134,7 +134,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, LinearParameters, ObservedE
         if isinstance(y, str):
             if not is_in_files(X):
                 raise InputError(f"y={y!r}: only frames and files have columns with names")
-            source = open_source(fitted_columns(self, X), wanted=(y,))
+            source = open_source(fitted_columns(self, X), required=(y,))
             target = target_column(source, y)
             y = np.concatenate(self._run(program.column, source.leaving_missing(target), target, comm=None))
         return r_squared(y, self.predict(X), sample_weight)

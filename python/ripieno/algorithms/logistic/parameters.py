@@ -22,7 +22,7 @@ class ClassWeight(OneOf):
 
 
 #: Domain of the factor of a class.
-FACTOR = Number(least=0)
+FACTOR = Number(minimum=0)
 
 
 @declared
@@ -34,14 +34,14 @@ class LogisticParameters(ObservedParameters, FitParameters):
     "compute_s" and "communication_s"."""
 
     C: float = parameter(
-        Number(least=1e-300, is_unbounded=True),
+        Number(minimum=1e-300, is_unbounded=True),
         "Factor of the losses; smaller values give smaller weights. ``inf`` means that there is no penalty.",
         default=1.0,
         kw_only=False,
         options=("--c",),
     )
     l1_ratio: float = parameter(
-        Number(least=0, most=1),
+        Number(minimum=0, maximum=1),
         """Share of the absolute weights in the penalty: 0 for half the squared weights (L2), 1 for the absolute weights
         (L1), which makes weights zero. The penalty is the weighted mean of both. Requires ``solver="lbfgs"`` if not
         0.""",

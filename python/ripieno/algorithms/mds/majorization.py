@@ -120,7 +120,7 @@ class Majorization:
         best = solution = _centered(start)
         residual = _centered(right - self._product(solution))
         direction = residual
-        least = square = _dot(residual, residual)
+        lowest = square = _dot(residual, residual)
         goal = RESIDUAL_RTOL**2 * _dot(right, right)
         for _ in range(MAX_PRODUCT_COUNT):
             if square <= goal:
@@ -132,8 +132,8 @@ class Majorization:
             solution = solution + square / along * direction
             residual = residual - square / along * product
             previous, square = square, _dot(residual, residual)
-            if square < least:
-                best, least = solution, square
+            if square < lowest:
+                best, lowest = solution, square
             direction = residual + square / previous * direction
         return best
 

@@ -7,9 +7,9 @@ from typing import ClassVar, get_args
 
 from numpy.typing import ArrayLike
 
-from ripieno._native import MOST_DIMENSIONS
+from ripieno._native import MAX_DIMENSIONS
 from ripieno._types import ThreadModel
-from ripieno.algorithms.domains import COUNT, STARTS_MAX, TOLERANCE, Domain, Number, OneOf, Whole
+from ripieno.algorithms.domains import COUNT, STARTS_MAX, TOLERANCE, Domain, Integer, Number, OneOf
 from ripieno.algorithms.methods import MDS_METHODS, PRECOMPUTED, ROW_METRICS, SEQUENCE_METRICS
 from ripieno.algorithms.parameters import (
     FitOptions,
@@ -48,7 +48,7 @@ class MDSParameters(RandomParameters, ObservedParameters, FitParameters):
     _more_random_state = "It draws the random positions and the small moves of annealing."
 
     n_components: int = parameter(
-        Whole(1, MOST_DIMENSIONS),
+        Integer(1, MAX_DIMENSIONS),
         "Number of dimensions of the positions.",
         default=2,
         kw_only=False,
@@ -83,8 +83,8 @@ class MDSParameters(RandomParameters, ObservedParameters, FitParameters):
         has_option=False,
     )
     n_init: int | str = parameter(
-        Whole(1, STARTS_MAX, also=("auto",)),
-        """Number of random starts; the result of least stress is kept. "auto" means 4 with annealing from random
+        Integer(1, STARTS_MAX, also=("auto",)),
+        """Number of random starts; the result with the lowest stress is kept. "auto" means 4 with annealing from random
         positions, otherwise 1.
 
         With annealing, every second start begins colder.""",

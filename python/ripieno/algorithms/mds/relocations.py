@@ -65,14 +65,14 @@ class Relocations:
 
         `targets` are (tries, m, k).
         """
-        best, least = self._own.copy(), self._measure(self._own)[0]
+        best, lowest = self._own.copy(), self._measure(self._own)[0]
         for target in targets:
             at = target
             for _ in range(STEP_COUNT):
                 at = self._measure(at)[1]
             errors = self._measure(at)[0]
-            relocations = errors < (1 - MIN_GAIN) * least
-            best[relocations], least[relocations] = at[relocations], errors[relocations]
+            relocations = errors < (1 - MIN_GAIN) * lowest
+            best[relocations], lowest[relocations] = at[relocations], errors[relocations]
         return best
 
     def _measure(self, at: Reals) -> tuple[Reals, Reals]:

@@ -23,7 +23,7 @@ class PageRankParameters(VerboseParameters, FitParameters):
     "communication_s"."""
 
     damping: float = parameter(
-        Number(least=0, most=1),
+        Number(minimum=0, maximum=1),
         "Probability that the walk follows an edge instead of jumping.",
         default=0.85,
         kw_only=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, Literal
 
-from ripieno.algorithms.domains import COUNT, FLAG, Number, OneOf, Whole
+from ripieno.algorithms.domains import COUNT, FLAG, Integer, Number, OneOf
 from ripieno.algorithms.parameters import FitParameters, ObservedParameters, RandomParameters, declared, parameter
 
 
@@ -58,7 +58,7 @@ class PCAParameters(RandomParameters, ObservedParameters, FitParameters):
     )
     n_oversamples: int = parameter(COUNT, "Number of extra vectors of the random subspace.", default=10)
     iterated_power: int | str = parameter(
-        Whole(1, also=("auto",)),
+        Integer(1, also=("auto",)),
         """Number of refinements of the random subspace; "auto" means 7 for fewer than a tenth of all components, else
         4.""",
         default="auto",

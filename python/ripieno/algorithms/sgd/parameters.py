@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ripieno.algorithms.domains import COUNT, FLAG, Number, OneOf, Whole
+from ripieno.algorithms.domains import COUNT, FLAG, Integer, Number, OneOf
 from ripieno.algorithms.parameters import FitParameters, ObservedParameters, RandomParameters, declared, parameter
 from ripieno.input.matrix.dataset import COLUMNS_MAX
 from ripieno.kernels.sgd import LOSSES
@@ -18,7 +18,7 @@ class SGDParameters(RandomParameters, ObservedParameters, FitParameters):
     It draws the rows of each step and the order of steps. Results are bitwise equal for the same number of workers."""
 
     n_features: int | None = parameter(
-        Whole(1, COLUMNS_MAX, also=(None,)),
+        Integer(1, COLUMNS_MAX, also=(None,)),
         "Number of features to which columns are hashed, with signs; None disables hashing.",
         default=None,
         kw_only=False,
@@ -33,7 +33,7 @@ class SGDParameters(RandomParameters, ObservedParameters, FitParameters):
         default="log_loss",
     )
     alpha: float = parameter(
-        Number(least=0), "Factor of the penalty, half the squared weights without the intercept.", default=1e-5
+        Number(minimum=0), "Factor of the penalty, half the squared weights without the intercept.", default=1e-5
     )
     fit_intercept: bool = parameter(FLAG, "Whether scores have an intercept.", default=True)
     eta0: float = parameter(
@@ -45,7 +45,7 @@ class SGDParameters(RandomParameters, ObservedParameters, FitParameters):
     batch_size: int = parameter(COUNT, "Rows per step, over all workers.", default=64)
     max_iter: int = parameter(COUNT, "Maximum number of epochs.", default=20, may_change=True)
     tol: float | None = parameter(
-        Number(least=0, also=(None,)),
+        Number(minimum=0, also=(None,)),
         """The fit ends after `n_iter_no_change` consecutive epochs that do not lower the best earlier mean loss by this
         amount. With None, it ends after `max_iter` epochs.""",
         default=1e-4,

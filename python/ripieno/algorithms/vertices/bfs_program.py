@@ -70,7 +70,7 @@ def fit(comm: Communicator, graph: Graph, source: int, checkpoint_options: Check
         resumed_from = steps or None
         while comm.allreduce(bool(reached.any()), op="or"):
             distances[reached] = steps
-            sources = values.least_sources(reached, distances == NOT_REACHED)
+            sources = values.min_sources(reached, distances == NOT_REACHED)
             reached = sources != NO_SOURCE
             parents[reached] = sources[reached]
             steps += 1

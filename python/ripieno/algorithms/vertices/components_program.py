@@ -92,9 +92,9 @@ def _components(
         groups, group_of = merged[len(present) + groups], merged[: len(present)]
         if comm.allreduce(len(present) - group_count) == 0:
             break
-        least = np.full(group_count, np.iinfo(np.uint64).max)
-        np.minimum.at(least, group_of, mixed(present))
-        names = _inverse_mixed(comm.sparse_reduce(present, least[group_of], present, op="min", size=size))[places]
+        lowest = np.full(group_count, np.iinfo(np.uint64).max)
+        np.minimum.at(lowest, group_of, mixed(present))
+        names = _inverse_mixed(comm.sparse_reduce(present, lowest[group_of], present, op="min", size=size))[places]
         rounds += 1
         if checkpoint.is_due(rounds):
             checkpoint.save(rounds, (vertices[is_owned], names[is_owned]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ripieno.algorithms.domains import COUNT, FLAG, STARTS_MAX, TOLERANCE, Domain, Number, Whole
+from ripieno.algorithms.domains import COUNT, FLAG, STARTS_MAX, TOLERANCE, Domain, Integer, Number
 from ripieno.algorithms.parameters import FitParameters, RandomParameters, declared, parameter
 
 #: Maximum number of bit strings per vertex, which take 512 KiB. The error is then 0.3 %.
@@ -28,8 +28,8 @@ class ShortestPathsParameters(SourceParameters):
 
     delta: float | None = parameter(
         Number(above=0, also=(None,)),
-        """A step follows the edges of each vertex with a distance of at most the least one plus `delta`. Default: about
-        the mean weight of an edge.
+        """A step follows the edges of each vertex with a distance of at most the smallest one plus `delta`. Default:
+        about the mean weight of an edge.
 
         A smaller number follows fewer edges twice; a larger number takes fewer steps.""",
         default=None,
@@ -52,13 +52,13 @@ class DiameterParameters(RandomParameters, FitParameters):
     _more_random_state = "With an int, the result does not depend on the number of workers."
 
     share: float = parameter(
-        Number(above=0, most=1),
+        Number(above=0, maximum=1),
         "Share of the connected pairs, including each vertex with itself.",
         default=0.9,
         may_change=True,
     )
     n_strings: int = parameter(
-        Whole(2, STRINGS_MAX),
+        Integer(2, STRINGS_MAX),
         """Number of bit strings per vertex, even; four times as many halve the error.
 
         The relative error is about 0.78 / sqrt(n_strings); work grows with it.""",
@@ -103,14 +103,14 @@ class SpectralClusteringParameters(EigenvectorParameters):
 
     n_clusters: int = parameter(COUNT, "Number of clusters.", default=8, kw_only=False, options=("-k", "--clusters"))
     n_components: int | None = parameter(
-        Whole(1, also=(None,)),
+        Integer(1, also=(None,)),
         "Number of eigenvectors of the embedding. Default: `n_clusters`.",
         default=None,
         options=("--components",),
     )
     n_init: int = parameter(
-        Whole(1, STARTS_MAX),
-        "Number of runs of K-means from different starts; the run of least inertia is kept.",
+        Integer(1, STARTS_MAX),
+        "Number of runs of K-means from different starts; the run with the lowest inertia is kept.",
         default=10,
         may_change=True,
     )

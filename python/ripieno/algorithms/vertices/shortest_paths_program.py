@@ -88,11 +88,11 @@ class _Candidates:
         """
         less = self.select(self.distances < distances[self.places])
         np.minimum.at(distances, less.places, less.distances)
-        least = less.select(less.distances == distances[less.places])
+        shortest = less.select(less.distances == distances[less.places])
         # NumPy keeps the last of several assignments to a place.
-        order = np.argsort(-least.parents, kind="stable")
-        parents[least.places[order]] = least.parents[order]
-        return least.select(parents[least.places] == least.parents)
+        order = np.argsort(-shortest.parents, kind="stable")
+        parents[shortest.places[order]] = shortest.parents[order]
+        return shortest.select(parents[shortest.places] == shortest.parents)
 
 
 def fit(
@@ -128,10 +128,10 @@ def fit(
         resumed_from = steps or None
         while True:
             places = np.flatnonzero(is_open)
-            least = comm.allreduce(float(distances[places].min(initial=np.inf)), op="min")
-            if least == np.inf:
+            nearest = comm.allreduce(float(distances[places].min(initial=np.inf)), op="min")
+            if nearest == np.inf:
                 return PathsPart(vertices, distances, parents, steps, resumed_from)
-            places = places[distances[places] <= least + delta]
+            places = places[distances[places] <= nearest + delta]
             is_open[places] = False
             decreased = out_edges.follow(places, distances).decrease(distances, parents)
             is_open[decreased.places] = True
@@ -183,10 +183,10 @@ class _OutEdges:
         ).decrease(self._distances, self._parents)
         return self._sent(found)
 
-    def _sent(self, found: _Candidates) -> _Candidates:
+    def _sent(self, candidates: _Candidates) -> _Candidates:
         """Send candidates for targets to the owners, and return the received ones."""
-        columns = (self._places[found.places], found.distances.view(np.int64), found.parents)
+        columns = (self._places[candidates.places], candidates.distances.view(np.int64), candidates.parents)
         if self._comm.world_size == 1:
-            return _Candidates(columns[0], found.distances, found.parents)
-        rows = Redistribution(self._comm, self._owners[found.places])(np.column_stack(columns))
+            return _Candidates(columns[0], candidates.distances, candidates.parents)
+        rows = Redistribution(self._comm, self._owners[candidates.places])(np.column_stack(columns))
         return _Candidates(rows[:, 0], np.ascontiguousarray(rows[:, 1]).view(np.float64), rows[:, 2])

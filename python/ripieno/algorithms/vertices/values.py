@@ -65,14 +65,14 @@ class VertexValues:
         own = np.zeros_like(values) if own is None else own
         return self._reduction.reduce(np.concatenate([received, own[self.is_owned]]), op)
 
-    def least_sources(self, frontier: NDArray[np.bool_], is_open: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def min_sources(self, frontier: NDArray[np.bool_], is_open: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the smallest source in the frontier of each open vertex, or `NO_SOURCE`.
 
         Sources are the ids at the other ends of incoming edges. `frontier`, `is_open` and the result have an entry per
         vertex.
         """
         graph = self._graph
-        found = graph.matrix.least_sources(
+        found = graph.matrix.min_sources(
             graph.columns, frontier[: len(graph.columns)], is_open[self._row_places], self._threads
         )
         none = np.full(np.count_nonzero(self.is_owned), NO_SOURCE)

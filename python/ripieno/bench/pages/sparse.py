@@ -34,12 +34,14 @@ def throughput_chart(curves: Mapping[str, PacketCurve]) -> str:
             points = [(size, size / seconds / 1e6) for size, seconds in curve.points]
             sizes |= {size for size, _ in points}
             axes.plot(*zip(*points, strict=True), color=color, marker=marker, markersize=4, linewidth=2, label=name)
-            least = curve.efficient_bytes
-            axes.plot([least], [EFFICIENT_SHARE * curve.best_throughput / 1e6], marker="|", markersize=22, color=color)
+            min_bytes = curve.efficient_bytes
+            axes.plot(
+                [min_bytes], [EFFICIENT_SHARE * curve.best_throughput / 1e6], marker="|", markersize=22, color=color
+            )
             # Place the label below the curve, which only rises.
             axes.annotate(
-                f"efficient from {bytes_text(least)}",
-                (least, EFFICIENT_SHARE * curve.best_throughput / 1e6),
+                f"efficient from {bytes_text(min_bytes)}",
+                (min_bytes, EFFICIENT_SHARE * curve.best_throughput / 1e6),
                 xytext=(8, -14), textcoords="offset points", color=charts.MUTED, va="top",
             )  # fmt: skip
         axes.set_xscale("log")

@@ -59,7 +59,7 @@ class DesignComparison:
     ----------
     data, packets
         The data and the packet costs of the comparison.
-    least_packet_bytes
+    min_packet_bytes
         The minimum efficient packet.
     designs
         Designs by criterion: "by packet", "cheapest", "direct", "binary", and "given" if degrees were passed. Each is a
@@ -70,7 +70,7 @@ class DesignComparison:
 
     data: DataDistribution
     packets: PacketCurve
-    least_packet_bytes: float
+    min_packet_bytes: float
     designs: dict[str, dict[str, Any]]
 
     def __str__(self) -> str:
@@ -88,13 +88,13 @@ class DesignComparison:
             "alpha": data.out.alpha,
             "lambda_0": data.out.lambda_0,
             "row_bytes": data.row_bytes,
-            "least_packet_bytes": self.least_packet_bytes,
+            "min_packet_bytes": self.min_packet_bytes,
             "designs": self.designs,
         }
 
 
 def explain(
-    data: DataDistribution, packets: PacketCurve, *, least_packet_bytes: float | None = None, degrees: str | None = None
+    data: DataDistribution, packets: PacketCurve, *, min_packet_bytes: float | None = None, degrees: str | None = None
 ) -> DesignComparison:
     """Design a network for the data, and predict the costs of the alternatives.
 
@@ -104,7 +104,7 @@ def explain(
         The distribution of data over ranks.
     packets
         The costs of packets.
-    least_packet_bytes
+    min_packet_bytes
         The minimum efficient packet; by default the minimum of `packets`.
     degrees
         Degrees of an additional network, such as "8x4x2".
@@ -114,9 +114,9 @@ def explain(
     InputError
         `degrees` is not a network for this number of ranks.
     """
-    least = packets.efficient_bytes if least_packet_bytes is None else least_packet_bytes
+    min_bytes = packets.efficient_bytes if min_packet_bytes is None else min_packet_bytes
     degrees_by_name = {
-        "by packet": _native.design_by_packet(data.ranks, *data.sets[0], data.row_bytes, least),
+        "by packet": _native.design_by_packet(data.ranks, *data.sets[0], data.row_bytes, min_bytes),
         "direct": "direct",
         "binary": "binary",
     }
@@ -125,7 +125,7 @@ def explain(
     priced = {name: price(data, packets, degrees) for name, degrees in degrees_by_name.items()}
     cheapest = _native.design_candidates(data.ranks, *data.sets, data.row_bytes, packets)[0]
     designs = {"by packet": priced.pop("by packet"), "cheapest": cheapest, **priced}
-    return DesignComparison(data, packets, least, designs)
+    return DesignComparison(data, packets, min_bytes, designs)
 
 
 def price(data: DataDistribution, packets: PacketCurve, degrees: str) -> dict[str, Any]:

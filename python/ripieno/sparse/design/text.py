@@ -76,8 +76,8 @@ def _law(name: str, curve: Any, deviation: float | None) -> str:
 
 
 def _packets(explanation: DesignComparison) -> str:
-    least, best = explanation.least_packet_bytes, explanation.packets.best_throughput
-    return f"packets: efficient from {bytes_text(least)}, at best {bytes_text(best)}/s"
+    min_bytes, best = explanation.min_packet_bytes, explanation.packets.best_throughput
+    return f"packets: efficient from {bytes_text(min_bytes)}, at best {bytes_text(best)}/s"
 
 
 def _layers(design: dict[str, Any], data: DataDistribution) -> Table:
@@ -99,7 +99,7 @@ def _layers(design: dict[str, Any], data: DataDistribution) -> Table:
 
 def _comparison_table(explanation: DesignComparison) -> Table:
     table = _table(("", "degrees", "packets", "sent", "predicted", "of the cheapest"))
-    least_s = explanation.designs["cheapest"]["seconds"]
+    lowest_s = explanation.designs["cheapest"]["seconds"]
     for name, design in explanation.designs.items():
         table.add_row(
             name,
@@ -107,7 +107,7 @@ def _comparison_table(explanation: DesignComparison) -> Table:
             str(2 * sum(level["packet_count"] for level in levels(design))),
             bytes_text(design["sent_bytes"]),
             duration_text(design["seconds"]),
-            f"{design['seconds'] / least_s:.2f}" if least_s else "",
+            f"{design['seconds'] / lowest_s:.2f}" if lowest_s else "",
         )
     return table
 

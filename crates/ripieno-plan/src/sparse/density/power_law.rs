@@ -79,8 +79,8 @@ impl PowerLaw {
         }
         let count = density * self.features as f64;
         // The bounds: all features as frequent as the first one, or as rare as the last one.
-        let least = -libm::log1p(-density);
-        let mut low = log(least);
+        let smallest = -libm::log1p(-density);
+        let mut low = log(smallest);
         let mut high = low + self.alpha * log(self.features as f64);
         let mut t = low;
         for _ in 0..NEWTON_STEP_COUNT {

@@ -91,13 +91,13 @@ impl Design {
 /// Return the degrees by the rule of section IV. A rank holds `sets.rows` rows of `row_bytes` each.
 ///
 /// From the top, each layer gets the largest divisor of the remaining number of ranks with packets of at least
-/// `least_packet_bytes`. If no divisor has such packets, no later layer will have them either. Then the layer gets the
+/// `min_packet_bytes`. If no divisor has such packets, no later layer will have them either. Then the layer gets the
 /// smallest prime factor, which sends the fewest packets. A number of ranks with a prime factor above 7 is folded to
 /// the next smaller number without one ([`Degrees::smooth`]). Exception: if a single direct layer has efficient
 /// packets, it is used.
-pub fn by_packet(p: usize, sets: DirectionSets<'_>, row_bytes: usize, least_packet_bytes: f64) -> Degrees {
+pub fn by_packet(p: usize, sets: DirectionSets<'_>, row_bytes: usize, min_packet_bytes: f64) -> Degrees {
     let top_bytes = sets.rows * row_bytes as f64;
-    if p > 1 && top_bytes / p as f64 >= least_packet_bytes {
+    if p > 1 && top_bytes / p as f64 >= min_packet_bytes {
         return Degrees::direct(p);
     }
     let smooth = Degrees::smooth(p);
@@ -106,7 +106,7 @@ pub fn by_packet(p: usize, sets: DirectionSets<'_>, row_bytes: usize, least_pack
     let (mut layers, mut parts) = (Vec::new(), 1);
     while remaining > 1 {
         let held_bytes = held(sets, top_sets, parts).rows * row_bytes as f64;
-        let efficient = |d: usize| held_bytes / d as f64 >= least_packet_bytes;
+        let efficient = |d: usize| held_bytes / d as f64 >= min_packet_bytes;
         let divisors = || (2..=remaining).filter(|d| remaining.is_multiple_of(*d));
         let degree =
             divisors().rfind(|&d| efficient(d)).or_else(|| divisors().next()).expect("a number divides itself");

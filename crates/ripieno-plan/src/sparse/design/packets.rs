@@ -126,15 +126,15 @@ impl PacketCurve {
 
     /// Return the size of the smallest efficient packet: it reaches [`EFFICIENT_SHARE`] of the best throughput.
     pub fn efficient_bytes(&self) -> f64 {
-        let wanted = EFFICIENT_SHARE * self.best_throughput();
-        let reached = self.points.iter().position(|&(bytes, seconds)| bytes / seconds >= wanted);
-        let next = reached.expect("the best point reaches the wanted throughput");
+        let throughput = EFFICIENT_SHARE * self.best_throughput();
+        let reached = self.points.iter().position(|&(bytes, seconds)| bytes / seconds >= throughput);
+        let next = reached.expect("the best point reaches the required throughput");
         let (high, high_s) = self.points[next];
-        // On a line `T`, `bytes / T(bytes)` equals the wanted throughput at one size. Below the first point `T` is
+        // On a line `T`, `bytes / T(bytes)` equals the required throughput at one size. Below the first point `T` is
         // constant.
         let (low, low_s) = if next == 0 { (0.0, high_s) } else { self.points[next - 1] };
         let slope = (high_s - low_s) / (high - low);
-        wanted * (low_s - slope * low) / (1.0 - wanted * slope)
+        throughput * (low_s - slope * low) / (1.0 - throughput * slope)
     }
 
     /// Fit a line: alpha and beta minimize the sum of squared relative deviations, and neither is negative. `gamma` is
@@ -200,10 +200,10 @@ mod tests {
     fn the_smallest_efficient_packet_reaches_its_share_of_the_best_throughput() {
         let line = PacketCurve::line(ALPHA_S, BETA_S_PER_BYTE, 0.0);
         for curve in [on_the_line(&[8.0, 1e3, 1e5, 1e7]), on_the_line(&[1e6, 1e7]), line.clone()] {
-            let least = curve.efficient_bytes();
+            let smallest = curve.efficient_bytes();
             let share = |bytes: f64| curve.throughput(bytes) / curve.best_throughput();
-            assert!((share(least) - EFFICIENT_SHARE).abs() < 1e-6, "{least}");
-            assert!(share(0.99 * least) < EFFICIENT_SHARE);
+            assert!((share(smallest) - EFFICIENT_SHARE).abs() < 1e-6, "{smallest}");
+            assert!(share(0.99 * smallest) < EFFICIENT_SHARE);
         }
         // 1e4 bytes take 1e-4 s. With alpha of the same size, four times as many bytes reach four fifths of the
         // throughput.

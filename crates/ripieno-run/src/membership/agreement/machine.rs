@@ -192,9 +192,9 @@ impl Agreement {
         match message {
             AgreementMessage::Query { .. } => {
                 self.round.begun_ranks.insert(peer);
-                let has_left_before =
+                let unanswered_campaign =
                     self.round.campaign.as_ref().filter(|campaign| !campaign.promises.contains_key(&peer));
-                outputs.push(match has_left_before {
+                outputs.push(match unanswered_campaign {
                     Some(campaign) => self.prepare(peer, campaign.ballot),
                     None => AgreementOutput::Send { to: peer, message: self.present() },
                 });

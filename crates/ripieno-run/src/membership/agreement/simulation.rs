@@ -460,8 +460,8 @@ impl AgreementWorld {
                 !peer.is_alive || is_silent || has_left || self.is_cut(other, rank)
             });
             if has_failed {
-                let most = if self.faults.has_late && self.random.chance(20) { 2 * LATE_MS } else { 300 };
-                let at = self.now_ms + self.random.below(most);
+                let max_delay_ms = if self.faults.has_late && self.random.chance(20) { 2 * LATE_MS } else { 300 };
+                let at = self.now_ms + self.random.below(max_delay_ms);
                 self.participants[rank].is_leaving = true;
                 self.plan(at, SimulatedEvent::Begin { rank });
             }
