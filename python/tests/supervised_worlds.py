@@ -149,17 +149,17 @@ class World:
         self.supervisor.set_time(self.now)
         observation(*values)
 
-    def jitter_s(self, most_s: float = 0.05) -> float:
-        return self.random.uniform(0.0, most_s)
+    def jitter_s(self, max_s: float = 0.05) -> float:
+        return self.random.uniform(0.0, max_s)
 
     def run(self) -> Verdict | None:
         """Run the world to its end, and return the verdict."""
         for rank in range(self.size):
             if self.is_rendezvous or self.kind == "script":
-                self.notify(self.jitter_s(), self._meet, rank)
+                self.notify(self.jitter_s(), self._connect, rank)
         # All ranks of a script join before any fault. A rendezvous may have a fault before.
         if self.kind == "script":
-            self.at(0.06, self._all_meet)
+            self.at(0.06, self._all_connect)
         for fault in self.faults:
             self.at(fault.at + 0.1, self._inject, fault)
         self.at(self.finish_s + 0.1, self._finish)
@@ -198,11 +198,11 @@ class World:
 
     # Actions of ranks
 
-    def _meet(self, rank: int) -> None:
+    def _connect(self, rank: int) -> None:
         if self.ranks[rank].is_alive and not self.is_stopped(rank):
-            self.supervisor.meets(rank)
+            self.supervisor.connects(rank)
 
-    def _all_meet(self) -> None:
+    def _all_connect(self) -> None:
         for rank in range(self.size):
             self.notify(self.jitter_s(0.01), self.supervisor.runs, rank)
 

@@ -142,8 +142,8 @@ def test_another_user_cannot_compute_the_rendezvous_folder(tmp_path, monkeypatch
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / user))
         names[user] = chosen(recorded.TORCHRUN).directory
         assert chosen(recorded.TORCHRUN).directory == names[user]
-        assert (tmp_path / user / "ripieno/meeting-secret").stat().st_mode & 0o777 == 0o600
-        assert [each.name for each in (tmp_path / user / "ripieno").iterdir()] == ["meeting-secret"]
+        assert (tmp_path / user / "ripieno/rendezvous-secret").stat().st_mode & 0o777 == 0o600
+        assert [each.name for each in (tmp_path / user / "ripieno").iterdir()] == ["rendezvous-secret"]
     assert names["ann"] != names["bob"]
 
 
@@ -156,16 +156,16 @@ def test_ranks_connect_without_a_cache_folder(tmp_path, monkeypatch):
 def test_a_secret_that_others_can_read_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     chosen(recorded.TORCHRUN)
-    (tmp_path / "ripieno/meeting-secret").chmod(0o644)
-    with pytest.raises(rp.RendezvousError, match="meeting-secret is open to other users, with mode 644"):
+    (tmp_path / "ripieno/rendezvous-secret").chmod(0o644)
+    with pytest.raises(rp.RendezvousError, match="rendezvous-secret is open to other users, with mode 644"):
         chosen(recorded.TORCHRUN)
 
 
 def test_a_secret_that_is_known_because_it_is_empty_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "ripieno").mkdir()
-    (tmp_path / "ripieno/meeting-secret").touch(0o600)
-    with pytest.raises(rp.RendezvousError, match="meeting-secret is damaged: 0 bytes, expected 32; remove it"):
+    (tmp_path / "ripieno/rendezvous-secret").touch(0o600)
+    with pytest.raises(rp.RendezvousError, match="rendezvous-secret is damaged: 0 bytes, expected 32; remove it"):
         chosen(recorded.TORCHRUN)
 
 

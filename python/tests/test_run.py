@@ -391,9 +391,9 @@ def test_a_script_that_cannot_be_read_is_reported_once(tmp_path):
 
 
 def test_under_another_launcher_the_script_just_runs(script, tmp_path):
-    meeting = tmp_path / "meeting"
-    meeting.mkdir()
-    common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(meeting), "RIPIENO_TOKEN": TOKEN}
+    folder = tmp_path / "rendezvous"
+    folder.mkdir()
+    common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(folder), "RIPIENO_TOKEN": TOKEN}
     command = [*COMMAND, "-n", "2", str(script), "print"]
     ranks = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=clean_environment(RANK=str(rank), **common))
@@ -429,9 +429,9 @@ def test_child_processes_of_a_rank_do_not_inherit_the_token(tmp_path):
 
 
 def test_an_uncaught_exception_is_reported_to_the_other_ranks(script, tmp_path):
-    meeting = tmp_path / "meeting"
-    meeting.mkdir()
-    common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(meeting), "RIPIENO_TOKEN": TOKEN}
+    folder = tmp_path / "rendezvous"
+    folder.mkdir()
+    common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(folder), "RIPIENO_TOKEN": TOKEN}
     command = [sys.executable, str(script), "raise"]
     ranks = [
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=clean_environment(RANK=str(rank), **common))

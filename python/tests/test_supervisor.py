@@ -76,7 +76,7 @@ def test_the_report_of_a_failed_rank_overrides_reports_of_its_victims():
 def test_a_rank_that_ends_while_the_others_meet_overrides_the_error_of_a_rank_that_cannot_reach_it():
     supervisor = Supervisor(4, Policy(is_script=True), 0.0)
     for rank in range(4):
-        supervisor.meets(rank)
+        supervisor.connects(rank)
     supervisor.fails(1, "cannot reach rank 2")
     supervisor.tick(0.0)
     assert supervisor.verdict is None

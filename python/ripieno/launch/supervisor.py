@@ -36,7 +36,7 @@ class RankState(Enum):
     ----------
     STARTING
         Its process has been started and does not yet wait for the others. It imports packages, or runs a script.
-    MEETING
+    CONNECTING
         It waits for the others to join. The launcher ends the wait after ``rendezvous_timeout_s``.
     RUNNING
         It runs a program. It has joined the others, and sends heartbeats to them.
@@ -59,7 +59,7 @@ class RankState(Enum):
     """
 
     STARTING = "starting"
-    MEETING = "meeting"
+    CONNECTING = "connecting"
     RUNNING = "running"
     READY = "ready"
     STOPPED = "stopped"
@@ -69,6 +69,8 @@ class RankState(Enum):
     LOST = "lost"
     REPLACED = "replaced"
     FINISHED = "finished"
+    # The former name of CONNECTING.
+    MEETING = "connecting"
 
     def __str__(self) -> str:
         return self.value
@@ -98,7 +100,7 @@ class RankStatus:
 
 
 #: States of a rank that has not sent its last message.
-_OPEN = (RankState.STARTING, RankState.MEETING, RankState.RUNNING, RankState.LEAVING)
+_OPEN = (RankState.STARTING, RankState.CONNECTING, RankState.RUNNING, RankState.LEAVING)
 #: States of a rank that cannot replace another one.
 _GONE = (RankState.FAILED, RankState.LOST)
 
@@ -203,7 +205,7 @@ class _Weight(Enum):
 class _Evidence:
     """Evidence of a failure of `rank`: `opens` is whether it opens the window, `by` the reporting rank.
 
-    A rank that fails while it meets the others (`was_meeting`) may be a victim of another rank that has ended.
+    A rank that fails while it connects to the others (`was_connecting`) may be a victim of another rank that has ended.
     """
 
     weight: _Weight
@@ -213,7 +215,7 @@ class _Evidence:
     by: int | None = None
     opens: bool = True
     is_silence: bool = False
-    was_meeting: bool = False
+    was_connecting: bool = False
 
 
 @dataclass(frozen=True)
@@ -244,7 +246,7 @@ class _Clock:
 class Supervisor:
     """Decides about the ranks of one program, rendezvous or script.
 
-    Inputs: `meets`, `runs`, `returns`, `returns_incomplete`, `fails`, `sends_unreadable`, `leaves`, `ends`,
+    Inputs: `connects`, `runs`, `returns`, `returns_incomplete`, `fails`, `sends_unreadable`, `leaves`, `ends`,
     `engine_reports`, `inspect`, `set_stopped`, `abandon`.
     Time: `tick`, after all inputs of a moment; it is called again after `wait_s`.
     Outputs: `verdict`, `lost`, `events`, `state`.
@@ -299,14 +301,14 @@ class Supervisor:
 
     # Inputs
 
-    def meets(self, rank: int) -> None:
+    def connects(self, rank: int) -> None:
         """Record that a rank waits for the others."""
         if self._ranks[rank].state is RankState.STARTING:
-            self._ranks[rank].state = RankState.MEETING
+            self._ranks[rank].state = RankState.CONNECTING
 
     def runs(self, rank: int) -> None:
         """Record that a rank has joined the others."""
-        if self._ranks[rank].state in (RankState.STARTING, RankState.MEETING):
+        if self._ranks[rank].state in (RankState.STARTING, RankState.CONNECTING):
             self._ranks[rank].state = RankState.RUNNING
         self._ranks[rank].has_met = True
 
@@ -337,10 +339,10 @@ class Supervisor:
         if each.state is RankState.LOST:
             # The others may have continued without it.
             return
-        can_continue, was_meeting = self._can_continue_without(rank), each.state is RankState.MEETING
+        can_continue, was_connecting = self._can_continue_without(rank), each.state is RankState.CONNECTING
         each.state, each.cause, each.culprit = RankState.FAILED, cause, culprit
         if culprit is None:
-            self._add(_Weight.CERTAIN, rank, cause, by=rank, was_meeting=was_meeting)
+            self._add(_Weight.CERTAIN, rank, cause, by=rank, was_connecting=was_connecting)
             return
         is_spared = self._has_replica(rank) and self._has_replica(culprit)
         self._accuse(
@@ -506,7 +508,7 @@ class Supervisor:
             return
         # A user may suspend a script as a whole. Then no rank waits for another one.
         counts = not self.policy.is_script or any(
-            each.state is RankState.MEETING and each.stopped_at is None for each in self._ranks
+            each.state is RankState.CONNECTING and each.stopped_at is None for each in self._ranks
         )
         for rank, each in enumerate(self._ranks):
             if each.stopped_at is None or each.state not in _OPEN or (self.policy.is_script and each.has_met):
@@ -550,7 +552,7 @@ class Supervisor:
         by_weight = {weight: [each for each in self._evidence if each.weight is weight] for weight in _Weight}
         certain, engine, accusations = by_weight.values()
         if certain:
-            first = min(certain, key=lambda each: (each.was_meeting, each.at))
+            first = min(certain, key=lambda each: (each.was_connecting, each.at))
             if first.rank is None:
                 return Verdict(Ending.ABANDONED)
             return Verdict(Ending.FAILED, first.rank, first.cause + self._lost_before(first.rank), first.by)
@@ -709,10 +711,10 @@ class Supervisor:
         by: int | None = None,
         opens: bool = True,
         is_silence: bool = False,
-        was_meeting: bool = False,
+        was_connecting: bool = False,
     ) -> None:
         opens = opens and not self.policy.is_independent
-        self._evidence.append(_Evidence(weight, rank, cause, self._clock.now, by, opens, is_silence, was_meeting))
+        self._evidence.append(_Evidence(weight, rank, cause, self._clock.now, by, opens, is_silence, was_connecting))
 
     def _at(self, rank: int) -> _Rank | None:
         # Ranks may name a rank of another communicator.

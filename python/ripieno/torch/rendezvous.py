@@ -22,7 +22,7 @@ from ripieno.torch.backend import RipienoBackend
 from ripieno.torch.work import complete_wrappers
 
 # Store, rank and world size.
-Meeting = tuple[dist.Store, int, int]
+JoinedStore = tuple[dist.Store, int, int]
 
 _NAME = "ripieno"
 # The open files of stores.
@@ -52,13 +52,13 @@ def _wrapped_unless_ripieno(wrap: Any, wrapped_pg: Any, **options: Any) -> Any:
     return wrapped_pg if isinstance(wrapped_pg, RipienoBackend) else wrap(wrapped_pg=wrapped_pg, **options)
 
 
-def _rendezvous_or(by_environment: Any, url: str, **options: Any) -> Iterator[Meeting]:
+def _rendezvous_or(by_environment: Any, url: str, **options: Any) -> Iterator[JoinedStore]:
     """Use torchrun's own store if it has one. Other stores would listen on the rendezvous port of the ranks."""
     has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     return by_environment(url, **options) if has_store else _rendezvous(url, **options)
 
 
-def _rendezvous(url: str, timeout: timedelta | None = None, **_: Any) -> Iterator[Meeting]:
+def _rendezvous(url: str, timeout: timedelta | None = None, **_: Any) -> Iterator[JoinedStore]:
     """Yield the ranks of the job with a PyTorch store: a private file, or on several nodes a server."""
     comm = init()
     if comm.world_size == 1:

@@ -41,7 +41,7 @@ def folder(tmp_path, monkeypatch, slurm: SlurmCluster) -> Path:
 
 
 def left(folder: Path) -> list[Path]:
-    # The secret of the user that names meeting folders stays.
+    # The secret of the user that names rendezvous folders stays.
     return [path for name in ("home", "tmp") for path in (folder / name).iterdir() if path.name != ".cache"]
 
 

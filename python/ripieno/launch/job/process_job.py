@@ -185,7 +185,7 @@ class ProcessJob(Job, Generic[M]):
     def _join(self) -> None:
         """Let the members join each other."""
         for member in self.members:
-            try_send(member, "meet", (member.rank, len(self.members)))
+            try_send(member, "reconnect", (member.rank, len(self.members)))
         self._await_joined()
 
     def _await_joined(self) -> None:

@@ -361,7 +361,7 @@ def _serve_one(channel: LauncherChannel, session: RankSession) -> bool:
             value = load()
         if kind == "close":
             return False
-        if kind == "meet":
+        if kind == "reconnect":
             session.reconnect(*value)
             _ready(channel, session)
         elif kind == "forget":

@@ -265,7 +265,7 @@ class ResultCollector:
         self.supervisor.fails(member.rank, **report.accusation)
 
     def _exchanged(self, member: RankConnection, text: str) -> None:
-        self.supervisor.meets(member.rank)
+        self.supervisor.connects(member.rank)
         self._exchange[member.rank] = text
         if len(self._exchange) == len(self._members):
             texts = [self._exchange[rank] for rank in range(len(self._members))]

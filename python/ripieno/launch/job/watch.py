@@ -17,7 +17,7 @@ from ripieno.launch.supervisor import RankState, RankStatus, Supervisor
 #: States of a rank that is not ready after a program.
 _UNABLE = (RankState.FAILED, RankState.LOST)
 #: States of a rank that sends no telemetry.
-_INACTIVE = (RankState.STARTING, RankState.MEETING, RankState.STOPPED, RankState.SILENT, RankState.LEAVING)
+_INACTIVE = (RankState.STARTING, RankState.CONNECTING, RankState.STOPPED, RankState.SILENT, RankState.LEAVING)
 
 logger = logging.getLogger("ripieno.launch")
 

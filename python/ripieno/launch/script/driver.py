@@ -121,9 +121,9 @@ class ScriptDriver:
             return
         if kind == "telemetry":
             self._watch.telemetry(rank.rank, value)
-        elif kind == "meeting":
-            self._supervisor.meets(rank.rank)
-        elif kind == "met":
+        elif kind == "connecting":
+            self._supervisor.connects(rank.rank)
+        elif kind == "connected":
             self._supervisor.runs(rank.rank)
         elif kind == "done":
             self._supervisor.returns(rank.rank)

@@ -75,11 +75,11 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     fill_standard_descriptors()
     launchers.take_secrets()
     if _send is not None:
-        _send("meeting", None)
+        _send("connecting", None)
     _current = from_environment(launchers.own_variables(), threads=threads, on_event=_events, **options)
     atexit.register(_close)
     if _send is not None:
-        _send("met", None)
+        _send("connected", None)
     if _current.world_size > 1:
         WaitReporter(current, _send).start()
     if _events is not None:

@@ -102,7 +102,7 @@ def secret_of_user() -> bytes:
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ripieno"
         disk.make_folders(folder)
-        path = folder / "meeting-secret"
+        path = folder / "rendezvous-secret"
         if not path.exists():
             _make_secret(path)
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
