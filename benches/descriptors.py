@@ -23,7 +23,7 @@ from ripieno.files.results import new_file
 # Twister's problem (Qiu et al.): vectors of 512 bytes.
 COUNT = 7_420_000
 PATCHES_PER_VIEW = 1024
-LEAST_SCALE, MOST_SCALE = 0.3, 1.3
+MIN_SCALE, MAX_SCALE = 0.3, 1.3
 OPTIONS = HogOptions(dtype="uint8")
 
 Bytes = NDArray[np.uint8]
@@ -52,8 +52,8 @@ def main(out: Path, count: int, seed: int) -> None:
 def view(photographs: list[Image.Image], random: np.random.Generator) -> NDArray[np.float32]:
     """Return a random view of a photograph: its brightness, 0 to 1, (height, width)."""
     photograph = photographs[random.integers(len(photographs))]
-    least = max(LEAST_SCALE, 2 * OPTIONS.patch / min(photograph.size))
-    scale = np.exp(random.uniform(np.log(least), np.log(MOST_SCALE)))
+    smallest = max(MIN_SCALE, 2 * OPTIONS.patch / min(photograph.size))
+    scale = np.exp(random.uniform(np.log(smallest), np.log(MAX_SCALE)))
     scaled = photograph.resize([round(scale * side) for side in photograph.size], Image.Resampling.LANCZOS)
     gray = np.rot90(np.asarray(scaled, np.float32) / np.float32(255), random.integers(4))
     return np.ascontiguousarray(gray[::-1] if random.integers(2) else gray)

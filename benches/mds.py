@@ -32,7 +32,7 @@ RANKS, QUICK_RANKS, RANKS_ITERATIONS = (1, 2, 4, 8), (1, 3), 30
 COMPUTING_TARGETS, BYTES_TARGET = {"limit": 1.25}, 1.05
 KNOWN = 0.9
 #: Random starts, annealed fits, and the maximum iterations of each.
-STARTS, ANNEALED, MOST_ITERATIONS = 10, 5, 1000
+STARTS, ANNEALED, MAX_ITERATIONS = 10, 5, 1000
 ALL_CASES = ("scaling", "ranks", "layout")
 
 
@@ -84,8 +84,10 @@ def _scaling(report: Measurements, effort: Effort, data: Path | None) -> None:
     for name, found in stresses.items():
         if name != "Ripieno":
             pairs = zip(stresses["Ripieno"], found, strict=True)
-            apart = max(abs(mine - theirs) for mine, theirs in pairs)
-            report.counts.append(FigureCount(case, f"difference of the normalized stress to {name}", apart, "", 1e-4))
+            difference = max(abs(mine - theirs) for mine, theirs in pairs)
+            report.counts.append(
+                FigureCount(case, f"difference of the normalized stress to {name}", difference, "", 1e-4)
+            )
 
 
 def _ranks(report: Measurements, effort: Effort, data: Path | None) -> None:
@@ -153,7 +155,7 @@ def _annealing(report: Measurements, effort: Effort, data: Path | None) -> None:
 
     dissimilarities = _dissimilarities(data, 60 if effort.quick else POINT_COUNT)
     starts = [
-        rp.MDS(DIMENSIONS, random_state=seed, max_iter=MOST_ITERATIONS).fit(dissimilarities)
+        rp.MDS(DIMENSIONS, random_state=seed, max_iter=MAX_ITERATIONS).fit(dissimilarities)
         for seed in range(3 if effort.quick else STARTS)
     ]
     stresses = sorted(model.normalized_stress_ for model in starts)

@@ -158,7 +158,7 @@ def _scale(lab: Lab, count: int, rate: str, iterations: int, timeout_s: float, f
         "communicating_s": iteration_s - computing_s,
         "busiest_sent_bytes": sent_bytes,
         "link_s": 8 * sent_bytes / bits_per_s("rate", rate),
-        "most_edges": max(all_iterations["edge_counts"]),
+        "max_edges": max(all_iterations["edge_counts"]),
         "iterations_s": seconds,
         "load_s": all_iterations["load_s"],
         "configure_s": all_iterations["configure_s"],

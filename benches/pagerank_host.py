@@ -36,7 +36,7 @@ SHAPES = ((1, 1), (1, 2), (2, 1))
 RUN_COUNT, ITERATION_COUNT, TRIAL_COUNT, GAP_TIMEOUT_S = 5, 20, 3, 300.0
 DAMPING = 0.85
 #: Total change of all ranks below which only rounding errors remain, maximum iterations, and maximum distance.
-CHANGE, MOST_ITERATIONS = 1e-15, 400
+CHANGE, MAX_ITERATIONS = 1e-15, 400
 DISTANCE = 1e-8
 #: Upper limit relative to GAP with two threads.
 TARGET = 1.3
@@ -94,7 +94,7 @@ class ScipyWalk:
     def ranks(self) -> Vector:
         """Return the ranks after enough iterations that only rounding errors remain."""
         ranks = self._start
-        for _ in range(MOST_ITERATIONS):
+        for _ in range(MAX_ITERATIONS):
             ranks, change = self._step(ranks)
             if change < CHANGE:
                 break
@@ -117,7 +117,7 @@ def _compare(report: Measurements, graph: BenchGraph, right: Vector) -> None:
         report.remark("igraph is skipped: pip install igraph")
     for shape in SHAPES:
         begin = time.perf_counter()
-        model = _fit(graph, shape, tol=CHANGE / graph.vertex_count, max_iter=MOST_ITERATIONS)
+        model = _fit(graph, shape, tol=CHANGE / graph.vertex_count, max_iter=MAX_ITERATIONS)
         ours = Samples((time.perf_counter() - begin,))
         _count_distance(report, graph, _shape_text(shape), model.ranks_, right)
         case = f"{graph.name}; workers × threads, from arrays of edges to convergence, one run"

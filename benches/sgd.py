@@ -70,8 +70,8 @@ def _measured(
     report.remark(
         f"{name}: objective after {epochs} epochs: " + ", ".join(f"{each} {it:.4g}" for each, it in found.items())
     )
-    least = min(found[peer] for peer in peers)
-    if not effort.quick and max(found[each] for each in ours) > (1 + NEAR) * least:
+    lowest = min(found[peer] for peer in peers)
+    if not effort.quick and max(found[each] for each in ours) > (1 + NEAR) * lowest:
         raise RuntimeError(f"{name}: objectives are {found}, so there is no figure")
     seconds: dict[str, list[float]] = {each: [] for each in candidates}
     for _ in range(effort.runs(RUN_COUNT)):

@@ -195,11 +195,11 @@ def _fit_mllib(problem: SparkProblem, solver: str, rows: DataFrame, slots: int, 
 def _check(problem: SparkProblem, points: Points, found: dict[str, Fits], report: Measurements) -> None:
     """Check that all results are equally good by one measure."""
     inertias = {name: _inertia(points, fits.centers) for name, fits in found.items()}
-    least, most = min(inertias.values()), max(inertias.values())
+    lowest, highest = min(inertias.values()), max(inertias.values())
     report.counts.append(
-        FigureCount(str(problem), "inertias differ relatively by", (most - least) / least, "", INERTIA_TOLERANCE)
+        FigureCount(str(problem), "inertias differ relatively by", (highest - lowest) / lowest, "", INERTIA_TOLERANCE)
     )
-    if most - least > INERTIA_TOLERANCE * least:
+    if highest - lowest > INERTIA_TOLERANCE * lowest:
         raise RuntimeError(f"{problem}: inertias differ, so there is no figure: {inertias}")
     ours, others = found["Ripieno"].centers, [fits.centers for name, fits in found.items() if name != "Ripieno"]
     farthest = max(float(np.abs(ours - each).max()) for each in others)

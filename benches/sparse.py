@@ -67,7 +67,7 @@ def main() -> None:
 @click.option("--data", "names", type=click.Choice(list(DENSITIES)), multiple=True, help="By default both.")
 @click.option("--scale", type=click.FloatRange(min=1), default=SCALE, show_default=True, help="Times fewer features.")
 @click.option(
-    "--ways", default=",".join(METHODS), show_default=True, help="Degrees for other numbers of ranks are skipped."
+    "--methods", default=",".join(METHODS), show_default=True, help="Degrees for other numbers of ranks are skipped."
 )
 @click.option(
     "--edges",
@@ -83,14 +83,15 @@ def main() -> None:
 @command.quick_option
 @command.json_option
 def cluster(
-    hosts: int, rate: str, names: Sequence[str], scale: float, ways: str, edge_files: Sequence[Path], budget_s: float,
+    hosts: int, rate: str, names: Sequence[str], scale: float, methods: str, edge_files: Sequence[Path],
+    budget_s: float,
     timeout_s: float, quick: bool, target: Path | None,
 ) -> None:  # fmt: skip
     """Reduce the same data with the designed network, with others, by gathering, and with a dense allreduce."""
     command.need_lab()
     if quick:
-        hosts, scale, budget_s, ways = QUICK_HOSTS, QUICK_SCALE, QUICK_BUDGET_S, ",".join(QUICK_METHODS)
-    found, fitting = [], _fitting(ways.split(","), hosts)
+        hosts, scale, budget_s, methods = QUICK_HOSTS, QUICK_SCALE, QUICK_BUDGET_S, ",".join(QUICK_METHODS)
+    found, fitting = [], _fitting(methods.split(","), hosts)
     cases = {path.stem: _graph(path, hosts, fitting, budget_s) for path in edge_files}
     for name in names or ([] if edge_files else DENSITIES):
         features, density = DENSITIES[name]
@@ -102,16 +103,18 @@ def cluster(
     command.write(target, {"cases": found}, quick=quick)
 
 
-def _graph(path: Path, hosts: int, ways: tuple[str, ...], budget_s: float) -> SparseMethods:
+def _graph(path: Path, hosts: int, methods: tuple[str, ...], budget_s: float) -> SparseMethods:
     """Measure the vertices of a graph with its edges divided among the hosts."""
     features = int(np.load(path, mmap_mode="r").max()) + 1
-    case = SparseMethods(features, 0.0, 0.0, ways, budget_s, edges=str(path.resolve()))
+    case = SparseMethods(features, 0.0, 0.0, methods, budget_s, edges=str(path.resolve()))
     return replace(case, density=len(case.indices(0, hosts)) / features)
 
 
-def _fitting(ways: Sequence[str], hosts: int) -> tuple[str, ...]:
+def _fitting(methods: Sequence[str], hosts: int) -> tuple[str, ...]:
     """Return the methods that support this number of ranks."""
-    return tuple(way for way in ways if not way[0].isdigit() or np.prod([int(d) for d in way.split("x")]) == hosts)
+    return tuple(
+        method for method in methods if not method[0].isdigit() or np.prod([int(d) for d in method.split("x")]) == hosts
+    )
 
 
 def _show(found: dict[str, Any]) -> None:
@@ -123,12 +126,12 @@ def _show(found: dict[str, Any]) -> None:
         f"{bytes_text(curve.efficient_bytes)}[/]"
     )
     rows = Table()
-    for heading in ("way", "degrees", "configure", "reduce", "predicted", "of designed", "sent", "busiest"):
-        rows.add_column(heading, justify="left" if heading in ("way", "degrees") else "right")
+    for heading in ("method", "degrees", "configure", "reduce", "predicted", "of designed", "sent", "busiest"):
+        rows.add_column(heading, justify="left" if heading in ("method", "degrees") else "right")
     first_s = found["results"][0]["reduce_s"]
     for each in found["results"]:
         rows.add_row(
-            each["way"],
+            each["method"],
             each["degrees"] or "",
             duration_text(each["configure_s"]) if each["configure_s"] else "",
             duration_text(each["reduce_s"]),
@@ -219,8 +222,8 @@ def charts(cluster_file: Path, packet_files: Sequence[str], quick: bool, out: Pa
 
 
 def _name(result: dict[str, Any]) -> str:
-    own = result["way"] == result["degrees"] or result["degrees"] is None
-    return result["way"] if own else f"{result['way']}, {result['degrees']}"
+    own = result["method"] == result["degrees"] or result["degrees"] is None
+    return result["method"] if own else f"{result['method']}, {result['degrees']}"
 
 
 def _volumes(*, quick: bool) -> str:

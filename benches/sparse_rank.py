@@ -27,7 +27,7 @@ ROW_BYTES = 4
 #: Methods without a network: gather all indices and values on all ranks, or reduce the dense vector.
 GATHER, DENSE = "gather", "dense"
 #: Maximum number of timed rounds, after one warm-up.
-MOST_ROUNDS = 25
+MAX_ROUNDS = 25
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class SparseMethods:
     features, density, alpha
         Each rank has feature r with probability 1 - exp(-lambda·r^-alpha), with lambda such that `density` is its
         share.
-    ways
+    methods
         "designed" (from measured packets), "direct", "binary", degrees such as "8x4x2"; "gather" and "dense".
     budget_s
-        Seconds for the rounds of each way, and for measuring packets.
+        Seconds for the rounds of each method, and for measuring packets.
     seed
         Seed of the data.
     edges
@@ -53,7 +53,7 @@ class SparseMethods:
     features: int
     density: float
     alpha: float
-    ways: tuple[str, ...]
+    methods: tuple[str, ...]
     budget_s: float
     seed: int = 0
     edges: str | None = None
@@ -84,7 +84,7 @@ def measured(comm: Communicator, case: SparseMethods) -> dict[str, Any]:
     dense[own] = values
     expected = comm.allreduce(dense)[own]
     curve = comm.measure_packets(budget_s=case.budget_s)
-    results = [_way(comm, case, name, own, values, expected, curve) for name in case.ways]
+    results = [_method(comm, case, name, own, values, expected, curve) for name in case.methods]
     rows = comm.allreduce(len(own))
     return {
         **asdict(case),
@@ -96,12 +96,12 @@ def measured(comm: Communicator, case: SparseMethods) -> dict[str, Any]:
     }
 
 
-def _way(
+def _method(
     comm: Communicator, case: SparseMethods, name: str, own: NDArray[np.int64], values: NDArray[np.float32],
     expected: NDArray[np.float32], curve: PacketCurve,
 ) -> dict[str, Any]:  # fmt: skip
     """Time and check one method."""
-    found: dict[str, Any] = {"way": name, "configure_s": 0.0, "degrees": None, "volumes": None, "predicted_s": None}
+    found: dict[str, Any] = {"method": name, "configure_s": 0.0, "degrees": None, "volumes": None, "predicted_s": None}
     reduce: Callable[[], NDArray[np.float32]]
     if name == GATHER:
         reduce = lambda: _gathered(comm, case.features, own, values)  # noqa: E731
@@ -127,7 +127,7 @@ def _way(
         raise AssertionError(f"{name}: the sums differ from the sums of a dense allreduce")
     before = comm.stats()["bytes_sent"]
     seconds, rounds = [], 0
-    while rounds == 0 or (rounds < MOST_ROUNDS and sum(seconds) < case.budget_s):
+    while rounds == 0 or (rounds < MAX_ROUNDS and sum(seconds) < case.budget_s):
         seconds.append(_timed(comm, reduce)[0])
         rounds += 1
     # The barriers and maxima between rounds are a few bytes.
@@ -177,7 +177,7 @@ def _dense(
 def main() -> None:
     """Measure the case of the command line."""
     fields = json.loads(sys.argv[1])
-    case = SparseMethods(**fields | {"ways": tuple(fields["ways"])})
+    case = SparseMethods(**fields | {"methods": tuple(fields["methods"])})
     comm = init(threads=1, tls=False)
     found = measured(comm, case)
     if comm.rank == 0:

@@ -33,7 +33,7 @@ Result = NDArray[Any]
 
 @dataclass(frozen=True)
 class VertexCase:
-    """An algorithm: our estimator, its graph and its result; and the function of each peer."""
+    """An algorithm: the estimator, its graph, the attribute with its result, and the functions of the peers."""
 
     name: str
     model: Callable[..., Any]
@@ -100,23 +100,29 @@ def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[VertexCase]:
         report.remark("igraph is skipped: pip install igraph")
     else:
 
-        def made() -> Any:
+        def directed_graph() -> Any:
             return igraph.Graph(count, np.column_stack([graph.sources, graph.targets]), directed=True)
 
-        def collapsed() -> Any:
-            return made().as_undirected(mode="collapse")
+        def undirected_graph() -> Any:
+            return directed_graph().as_undirected(mode="collapse")
 
         calls: dict[str, tuple[Callable[[], Any], Callable[[Any], Result]]] = {
-            "bfs": (made, lambda whole: _finite(np.array(whole.distances(source=source)[0]))),
-            "paths": (made, lambda whole: np.array(whole.distances(source=source, weights=weights)[0])),
-            "components": (made, lambda whole: _least(whole.connected_components("weak").membership)),
-            "clustering": (collapsed, lambda simple: np.array(simple.transitivity_local_undirected(mode="zero"))),
+            "bfs": (directed_graph, lambda whole: _finite(np.array(whole.distances(source=source)[0]))),
+            "paths": (directed_graph, lambda whole: np.array(whole.distances(source=source, weights=weights)[0])),
+            "components": (
+                directed_graph,
+                lambda whole: _lowest_members(whole.connected_components("weak").membership),
+            ),
+            "clustering": (
+                undirected_graph,
+                lambda simple: np.array(simple.transitivity_local_undirected(mode="zero")),
+            ),
         }
         for name, (make, call) in calls.items():
             peers[name]["igraph"] = partial(call, make())
             peers[name]["igraph from arrays"] = lambda make=make, call=call: call(make())
     plain = rp.Graph((graph.sources, graph.targets), vertex_count=count)
-    both_ways = rp.Graph((graph.sources, graph.targets), vertex_count=count, directed=False)
+    undirected_edges = rp.Graph((graph.sources, graph.targets), vertex_count=count, directed=False)
     weighted = rp.Graph((graph.sources, graph.targets, weights), vertex_count=count)
 
     def model(kind: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
@@ -128,7 +134,7 @@ def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[VertexCase]:
         VertexCase(f"{ITERATION_COUNT} iterations of label propagation", model(rp.CommunityDetection), plain, "labels_",
              peers["communities"]),
         VertexCase("connected components", model(rp.ConnectedComponents), plain, "labels_", peers["components"]),
-        VertexCase("clustering coefficients", model(rp.ClusteringCoefficients), both_ways, "coefficients_",
+        VertexCase("clustering coefficients", model(rp.ClusteringCoefficients), undirected_edges, "coefficients_",
              peers["clustering"]),
     ]  # fmt: skip
 
@@ -138,7 +144,7 @@ def _finite(distances: Result) -> Result:
     return np.where(np.isfinite(distances), distances, -1)
 
 
-def _least(membership: list[int]) -> Result:
+def _lowest_members(membership: list[int]) -> Result:
     """Return the smallest vertex of each vertex's component, given numbers of components."""
     _, firsts, places = np.unique(membership, return_index=True, return_inverse=True)
     return firsts[places]

@@ -32,11 +32,11 @@ COMMANDS = {
 #: Logs of pytest with groups: files, or engines.
 GROUPED = {"python": "Python tests", "engines": "tests of engines"}
 #: Groups below this time are recorded together.
-LEAST_S = 1.0
+MIN_S = 1.0
 #: Number of groups per log in the table.
 NAMED = 12
 #: A difference is reported if it exceeds both this time and this fraction.
-WORTH_S, WORTH_SHARE = 2.0, 0.2
+MIN_CHANGE_S, MIN_CHANGE_SHARE = 2.0, 0.2
 OTHERS = "others"
 
 Times = dict[str, dict[str, float]]
@@ -69,7 +69,7 @@ def grouped(tests: list[dict[str, str | float]]) -> dict[str, float]:
     for test in tests:
         sums[str(test["group"])] = sums.get(str(test["group"]), 0.0) + float(test["cpu_s"])
     rounded = {group: round(sums[group], 1) for group in sorted(sums, key=lambda each: -sums[each])}
-    long = {group: seconds for group, seconds in rounded.items() if seconds >= LEAST_S}
+    long = {group: seconds for group, seconds in rounded.items() if seconds >= MIN_S}
     return {**long, OTHERS: round(sum(rounded.values()) - sum(long.values()), 1)}
 
 
@@ -82,7 +82,7 @@ def compare(now: Times, recorded: Times) -> list[str]:
         lines.append(f"{(COMMANDS | GROUPED)[name]}: {total:.0f} s, recorded {total_before:.0f} s")
         for group in sorted(now[name].keys() | before.keys()):
             new, old = now[name].get(group, 0.0), before.get(group, 0.0)
-            if group and abs(new - old) > max(WORTH_S, WORTH_SHARE * old):
+            if group and abs(new - old) > max(MIN_CHANGE_S, MIN_CHANGE_SHARE * old):
                 lines.append(f"    {group}: {new:.1f} s, recorded {old:.1f} s")
     return lines
 

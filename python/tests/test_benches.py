@@ -258,13 +258,13 @@ def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_pat
     bench("sparse.py", "charts", "--quick", "--cluster", target, "--out", tmp_path)
 
     (case,) = json.loads(target.read_text())["cases"]
-    ways = {result["way"]: result for result in case["results"]}
-    assert set(ways) == {"designed", "tried", "direct", "gather", "dense"}
-    assert all(result["reduce_s"] > 0 and result["sent_bytes"] > 0 for result in ways.values())
-    assert ways["direct"]["sent_bytes"] < ways["gather"]["sent_bytes"]
+    methods = {result["method"]: result for result in case["results"]}
+    assert set(methods) == {"designed", "tried", "direct", "gather", "dense"}
+    assert all(result["reduce_s"] > 0 and result["sent_bytes"] > 0 for result in methods.values())
+    assert methods["direct"]["sent_bytes"] < methods["gather"]["sent_bytes"]
     held_bytes, p = case["rows"] * case["row_bytes"], case["ranks"]
     # Values go down and up once, to all ranks except the sender; counting costs a few bytes.
-    assert ways["direct"]["sent_bytes"] == pytest.approx(2 * (p - 1) * held_bytes, rel=0.1)
+    assert methods["direct"]["sent_bytes"] == pytest.approx(2 * (p - 1) * held_bytes, rel=0.1)
     drawn = {path.name for path in tmp_path.glob("*.svg")}
     assert drawn == {"density.svg", "volumes.svg", "packets.svg", "times-twitter.svg"}
 
@@ -303,11 +303,11 @@ def test_pagerank_scales_over_emulated_hosts_and_is_drawn(tmp_path):
     found = json.loads(target.read_text())
     assert [each["hosts"] for each in found["scales"]] == [1, 2]
     alone, together = found["scales"]
-    assert alone["most_edges"] == found["edges"]
+    assert alone["max_edges"] == found["edges"]
     assert alone["busiest_sent_bytes"] == 0
     # Edges are distributed at random, so shares are nearly equal; at most half of the rows go to the other rank and
     # return.
-    assert found["edges"] / 2 <= together["most_edges"] < 1.1 * found["edges"] / 2
+    assert found["edges"] / 2 <= together["max_edges"] < 1.1 * found["edges"] / 2
     assert 0 < together["busiest_sent_bytes"] < 8 * 1.1 * found["vertices"]
     assert all(0 < each["computing_s"] < each["iteration_s"] for each in found["scales"])
     assert "2 hosts" in (tmp_path / "scaling.svg").read_text()

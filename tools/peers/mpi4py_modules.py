@@ -10,4 +10,4 @@ LOCAL = frozenset(
     }
 )  # fmt: skip
 #: Other modules whose tests leave no messages after a failure.
-SILENT = frozenset({"test_attributes", "test_exceptions"})
+WITHOUT_MESSAGES = frozenset({"test_attributes", "test_exceptions"})

@@ -14,7 +14,7 @@ from typing import Any
 
 import cloudpickle
 import outcomes
-from mpi4py_modules import LOCAL, SILENT
+from mpi4py_modules import LOCAL, WITHOUT_MESSAGES
 from outcomes import Outcome
 
 TEST_LIMIT_S = 600
@@ -35,7 +35,7 @@ def main() -> None:
         first,
         comm.Dup(),
         TEST_LIMIT_S,
-        is_apart=lambda index: names[index].partition(".")[0] in (*LOCAL, *SILENT),
+        leaves_no_messages=lambda index: names[index].partition(".")[0] in (*LOCAL, *WITHOUT_MESSAGES),
     )
 
 

@@ -28,7 +28,7 @@ def run_all(
     comm: Any,
     limit_s: int,
     *,
-    is_apart: Callable[[int], bool],
+    leaves_no_messages: Callable[[int], bool],
 ) -> None:
     """Run the tests from number `first` on, and return after the last one, or after a failure of some ranks.
 
@@ -45,10 +45,10 @@ def run_all(
         Runs the test with a number, and returns its outcome on this rank. After `limit_s` a `TimeoutError` interrupts
         it.
     comm : object
-        Has ``rank``, and ``allgather`` apart from the messages and collectives of the tests.
+        Has ``rank``, and ``allgather``, separate from the messages and collectives of the tests.
     limit_s : int
         Time limit of a test in seconds.
-    is_apart : callable
+    leaves_no_messages : callable
         Whether the test with a number leaves no messages, so that others can follow after a failure of all ranks.
     """
     signal.signal(signal.SIGALRM, lambda *_: _end(limit_s))
@@ -64,7 +64,7 @@ def run_all(
             _write(log, {"index": index, "outcome": outcome, "text": text})
         is_uneven = outcome in ("failed", "refused") and len({each for each, _ in outcomes}) > 1
         is_late = any(each.startswith(_LATE) for _, each in outcomes)
-        if is_uneven or is_late or (outcome == "failed" and not is_apart(index)):
+        if is_uneven or is_late or (outcome == "failed" and not leaves_no_messages(index)):
             return
 
 

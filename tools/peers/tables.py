@@ -63,9 +63,9 @@ def _reasons(results: dict[str, Any]) -> str:
     """Return the reasons of known failures, each with the largest number of tests that had it in a row, if recorded."""
     lines = ["| tests of | failures | reason |", "|---|---|---|"]
     for title, known in json.loads(KNOWN.read_text()).items():
-        most: Counter[str] = Counter()
+        most_common: Counter[str] = Counter()
         for values in results[title]["ranks"].values() if title in results else ():
-            most |= Counter(values["reasons"])
-        for reason in sorted(known, key=lambda reason: -most[reason]):
-            lines.append(f"| {title} | {most[reason] or ''} | {reason} |")
+            most_common |= Counter(values["reasons"])
+        for reason in sorted(known, key=lambda reason: -most_common[reason]):
+            lines.append(f"| {title} | {most_common[reason] or ''} | {reason} |")
     return "\n".join(lines)

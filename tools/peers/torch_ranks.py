@@ -43,10 +43,10 @@ class Tests(distributed_test.TestDistBackend, distributed_test.DistributedTest._
     """The tests, which start no processes."""
 
     world_size = int(sys.argv[1])
-    apart: rp.Communicator
+    control: rp.Communicator
 
     def _barrier(self, *_: Any, **__: Any) -> None:
-        self.apart.barrier()
+        self.control.barrier()
 
 
 class BackendName(str):
@@ -104,7 +104,7 @@ def _rank(rank: int, folder: Path, log: Path, first: int) -> int:
         os.environ |= {**place, "RIPIENO_DIRECTORY": str(folder)}
         # A rank that hangs in native code cannot be interrupted: the others report it.
         comm = rp.init(call_timeout_s=END_LIMIT_S)
-        Tests.rank, Tests.apart = comm.rank, comm.group(range(comm.world_size))
+        Tests.rank, Tests.control = comm.rank, comm.group(range(comm.world_size))
         os.environ |= {"TEMP_DIR": str(folder), "MASTER_ADDR": "127.0.0.1"}
         if comm.rank == 0:
             (folder / "test_dir").mkdir()
@@ -116,9 +116,9 @@ def _rank(rank: int, folder: Path, log: Path, first: int) -> int:
             lambda index: _run(NAMES[index], folder),
             log,
             first,
-            Tests.apart,
+            Tests.control,
             TEST_LIMIT_S,
-            is_apart=lambda index: True,
+            leaves_no_messages=lambda index: True,
         )
     except BaseException:
         (folder / f"end-{rank}").write_text(traceback.format_exc())
