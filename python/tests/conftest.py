@@ -148,18 +148,18 @@ def threads() -> Callable[..., list]:
     """Run a program on ranks that are threads of this process, in a separate world."""
 
     def run(workers: int, program: Callable[..., Any], *args: Any) -> list:
-        cards: list[str] = [""] * workers
-        met = threading.Barrier(workers)
+        addresses: list[str] = [""] * workers
+        barrier = threading.Barrier(workers)
 
         def rank_program(rank: int) -> Any:
-            def exchange(card: str) -> list[str]:
-                cards[rank] = card
-                met.wait()
-                return cards
+            def exchange(address: str) -> list[str]:
+                addresses[rank] = address
+                barrier.wait()
+                return addresses
 
             native = _native.Communicator.connect(rank, workers, exchange, token=b"test")
             # Wait for all ranks: a rank that has not arrived would get the errors of the others' first call here.
-            met.wait(60.0)
+            barrier.wait(60.0)
             with rp.Communicator(native) as comm:
                 return program(comm, *args)
 

@@ -41,7 +41,7 @@ class _File:
     """Contents as of the last sync, and later writes: position and bytes, or a new length and None."""
 
     def __init__(self, content: bytes = b"") -> None:
-        self.durable, self.pending, self.unsure = content, [], []
+        self.durable, self.pending, self.unconfirmed = content, [], []
 
     def sync(self) -> None:
         for change in self.pending:
@@ -50,11 +50,11 @@ class _File:
 
     def fail_sync(self) -> None:
         # The kernel forgets these writes: a later sync succeeds without them.
-        self.unsure, self.pending = self.unsure + self.pending, []
+        self.unconfirmed, self.pending = self.unconfirmed + self.pending, []
 
     def after_loss(self, chance: random.Random, kept: float) -> bytes:
         content = self.durable
-        for change in self.unsure + self.pending:
+        for change in self.unconfirmed + self.pending:
             if chance.random() < kept:
                 content = _changed(content, change)
         return content

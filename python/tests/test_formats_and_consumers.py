@@ -1,4 +1,4 @@
-"""Each format has the same values to each consumer as to a reference reader, or is refused with an `InputError`.
+"""Every consumer reads the values that a reference reader reads, or refuses the format with an `InputError`.
 
 `python test_formats_and_consumers.py` prints the table of formats and consumers.
 """

@@ -106,11 +106,11 @@ def check_sizes(collectives: Sequence[str], sizes: Sequence[int], world_size: in
     """Raise InputError if ranks of this machine, or their vectors, exceed its memory."""
     check_memory(world_size)
     blocks = world_size if {"allgather", "gather", "scatter"}.intersection(collectives) else 1
-    most = memory_limit_bytes() // (world_size * blocks)
-    if max(sizes) > most:
+    limit_bytes = memory_limit_bytes() // (world_size * blocks)
+    if max(sizes) > limit_bytes:
         raise InputError(
-            f"size {max(sizes)}: expected at most {most} bytes, because the vectors of {world_size} ranks must fit "
-            "into the memory of this machine"
+            f"size {max(sizes)}: expected at most {limit_bytes} bytes, because the vectors of {world_size} ranks must "
+            "fit into the memory of this machine"
         )
 
 

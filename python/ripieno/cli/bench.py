@@ -107,19 +107,19 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
         sys.exit(int(bool(found.failed)))
 
 
-def _write_results(found: Any, plot: Path | None, target: Path | None) -> None:
+def _write_results(results: Any, plot: Path | None, target: Path | None) -> None:
     """Print, draw and write the results."""
     from ripieno.bench import table
     from ripieno.files.results import new_file, write_text
 
     if target is not None:
-        write_text(target, json.dumps(found.as_json(), indent=2) + "\n")
+        write_text(target, json.dumps(results.as_json(), indent=2) + "\n")
         click.echo(target)
-    found.show(table.console())
+    results.show(table.console())
     if plot is not None:
         with log.warn_on_failure("ripieno.bench", str(plot)):
             with new_file(plot) as part:
-                found.write_plot(part)
+                results.write_plot(part)
             click.echo(plot)
 
 

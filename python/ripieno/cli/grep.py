@@ -110,10 +110,11 @@ class _Labeled:
         self._with_path = with_path
         self._numbered = numbered
 
-    def __call__(self, found: SearchMatches) -> bytes:
-        label = f"{found.split.path}:".encode(errors="surrogateescape") if self._with_path else b""
+    def __call__(self, matches: SearchMatches) -> bytes:
+        label = f"{matches.split.path}:".encode(errors="surrogateescape") if self._with_path else b""
         return b"".join(
-            block.printed(label, number if self._numbered else None, count) for block, number, count in found.results()
+            block.printed(label, number if self._numbered else None, count)
+            for block, number, count in matches.results()
         )
 
 

@@ -131,8 +131,10 @@ def predict_command(
     click.echo(str(out))
 
 
-def _column_names(model: SavedEstimator, method: str, found: NDArray[Any]) -> list[str]:
-    if found.ndim == 1:
+def _column_names(model: SavedEstimator, method: str, predicted: NDArray[Any]) -> list[str]:
+    if predicted.ndim == 1:
         return [method]
     classes = getattr(model, "classes_", ())
-    return [f"{method}_{name}" for name in (classes if len(classes) == found.shape[1] else range(found.shape[1]))]
+    return [
+        f"{method}_{name}" for name in (classes if len(classes) == predicted.shape[1] else range(predicted.shape[1]))
+    ]

@@ -315,17 +315,17 @@ def _machines(cluster: Cluster, request: _SimulationRequest, *, draws: bool) -> 
     )
 
 
-def _drawn(found: Simulation | Distribution) -> str:
+def _drawn(outcome: Simulation | Distribution) -> str:
     from ripieno.simulation import Simulation, pictures, swarm_picture
 
-    return pictures.timeline(found) if isinstance(found, Simulation) else swarm_picture.swarm(found)
+    return pictures.timeline(outcome) if isinstance(outcome, Simulation) else swarm_picture.swarm(outcome)
 
 
-def _loads(found: Simulation | Distribution) -> str:
+def _loads(outcome: Simulation | Distribution) -> str:
     from ripieno.simulation import Simulation, pictures
 
-    assert isinstance(found, Simulation), "loads are drawn of plans"
-    return pictures.loads(found)
+    assert isinstance(outcome, Simulation), "loads are drawn of plans"
+    return pictures.loads(outcome)
 
 
 def _slow(text: str, seed: int) -> tuple[int, float, int]:

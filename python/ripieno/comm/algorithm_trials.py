@@ -82,8 +82,8 @@ def _trials_of(comm: Costs, cluster: Cluster | None, collective: str, budget_s: 
         default = _representative(comm, collective, size, block)
         prices = {} if cluster is None else _prices(cluster, collective, block, names)
         if prices:
-            least = min(prices.values())
-            names = [name for name in names if name == default or prices.get(name, 0.0) <= DISCARD_RATIO * least]
+            lowest = min(prices.values())
+            names = [name for name in names if name == default or prices.get(name, 0.0) <= DISCARD_RATIO * lowest]
         expected_s = _expected(trials, prices, size) * ROUND_COUNT * len(names)
         if expected_s > SHARE_COUNT_MAX * share_s:
             if not prices:
@@ -152,8 +152,8 @@ def _timed(
         return statistics.fmean(statistics.median(found) for found in each)
 
     first_s = {name: timed(name, 0.0) for name in names}
-    least = min(first_s.values())
-    candidates = [name for name in names if name == default or first_s[name] <= DISCARD_RATIO * least]
+    lowest = min(first_s.values())
+    candidates = [name for name in names if name == default or first_s[name] <= DISCARD_RATIO * lowest]
     if len(candidates) == 1:
         return {candidates[0]: first_s[candidates[0]]}
     share_s = budget_s / (ROUND_COUNT * len(candidates))

@@ -168,20 +168,20 @@ class StoredBlockSizes:
         self._hosts = sorted(set(hosts))
         self._path = _path(self._hosts)
         self._version: tuple[int, int, int] | None = None
-        self._found: list[BlockSizes] = []
+        self._results: list[BlockSizes] = []
 
     def current(self) -> list[BlockSizes]:
         """Return the stored results. If the file is unchanged, this takes one call of `stat`."""
         try:
             status = self._path.stat()
         except OSError:
-            self._version, self._found = None, []
-            return self._found
+            self._version, self._results = None, []
+            return self._results
         # Results are written to a new file, which replaces the former one.
         version = (status.st_ino, status.st_mtime_ns, status.st_size)
         if version != self._version:
-            self._version, self._found = version, load_stored(self._hosts)
-        return self._found
+            self._version, self._results = version, load_stored(self._hosts)
+        return self._results
 
 
 def tuned_block_bytes(stored: Iterable[BlockSizes], strategy: str, size_bytes: int) -> int | None:

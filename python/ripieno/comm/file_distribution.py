@@ -300,8 +300,8 @@ class FileDistribution(BroadcastVariables):
         outputs: list[_OutputFile],
     ) -> list[NativeVariable]:
         """Create one broadcast variable per file, in the same order on all ranks."""
-        has_found = any(row.found_bytes for rank in members if rank != root for row in claims[rank])
-        strategy = discipline_of(options.strategy, streamed=not has_found)
+        has_local_data = any(row.found_bytes for rank in members if rank != root for row in claims[rank])
+        strategy = discipline_of(options.strategy, streamed=not has_local_data)
         broadcasts = self._server().native
         variables = []
         for at in range(len(options.entries)):

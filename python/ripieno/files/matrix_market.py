@@ -20,7 +20,7 @@ from ripieno.files.sources import READ_BYTES, EmptyFile, File, held, input_error
 
 BANNER = b"%%matrixmarket"
 SUFFIX = ".mtx"
-#: The number of values of an entry, by layout. An entry of a pattern has one less.
+#: Number of fields of a line, by layout. A line of a pattern has one field less, because it has no value.
 LAYOUTS = {"coordinate": 3, "array": 1}
 #: The types of the values, by field.
 FIELDS: dict[str, type[np.number[Any]]] = {
@@ -30,7 +30,7 @@ FIELDS: dict[str, type[np.number[Any]]] = {
 SYMMETRIES = {"general": 0, "symmetric": 1, "skew-symmetric": -1, "hermitian": 1}
 LINE_BYTES_MAX = 1 << 20
 COUNT_MAX = 2**63 - 1
-#: Lines of as many values as an entry has, and empty lines.
+#: Pattern of a whole file by its number of fields per line. Empty lines are allowed.
 _ROWS = {
     count: re.compile(rb"(?:[ \t]*+(?:[^\s]++[ \t]*+){%d}\r?(?:\n|$)|[ \t]*+\r?\n)*+\s*" % count) for count in (2, 3)
 }
@@ -89,7 +89,7 @@ def read_matrix(path: str, start: int = 0, stop: int | None = None) -> Any:
         text = b"".join(held(path, iter(lambda: file.read(READ_BYTES), b"")))
     width = LAYOUTS[info.layout] - (info.field == "pattern")
     if info.layout == "coordinate" and not _ROWS[width].fullmatch(text):
-        raise InputError(f"{path} is damaged: a line has not {width} values, as its banner says")
+        raise InputError(f"{path} is damaged: a line does not have the {width} values that its banner requires")
     values = _values(path, text, info.dtype)
     if len(values) != info.stored_count * width:
         found = len(values) / width

@@ -9,20 +9,20 @@ ANY_ACCESS = 0o077
 WRITING = 0o022
 
 
-def access_problem(found: os.stat_result, forbidden: int) -> str | None:
+def access_problem(status: os.stat_result, forbidden: int) -> str | None:
     """Return the reason why other users may have changed or read a file or folder, or None if they cannot have.
 
     Parameters
     ----------
-    found : os.stat_result
+    status : os.stat_result
         Status of the file or folder.
     forbidden : int
         The permissions that neither the group nor others may have.
     """
-    if found.st_uid != os.geteuid():
-        return f"belongs to {_user_name(found.st_uid)}"
-    if found.st_mode & forbidden:
-        return f"is open to other users, with mode {found.st_mode & 0o777:03o}"
+    if status.st_uid != os.geteuid():
+        return f"belongs to {_user_name(status.st_uid)}"
+    if status.st_mode & forbidden:
+        return f"is open to other users, with mode {status.st_mode & 0o777:03o}"
     return None
 
 

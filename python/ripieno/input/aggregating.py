@@ -105,9 +105,9 @@ def _with_dictionaries(split: Split) -> Split:
     return replace(split, format=replace(split.format, has_dictionaries=True))
 
 
-def _schema_of_block(schema: pa.Schema, found: pa.Schema) -> pa.Schema:
+def _schema_of_block(schema: pa.Schema, block_schema: pa.Schema) -> pa.Schema:
     """Return the types of all blocks, with the dictionaries of one block."""
-    kinds = [found.field(field.name).type for field in schema]
+    kinds = [block_schema.field(field.name).type for field in schema]
     return pa.schema(
         [
             pa.field(field.name, kind) if pa.types.is_dictionary(kind) and kind.value_type == field.type else field

@@ -159,7 +159,7 @@ class Split:
         """
         if self.checksum is None:
             raise InputError(f"{self} has no checksum: only splits from a partition file have one")
-        damages = list(filter(None, map(self._damage, self._found())))
+        damages = list(filter(None, map(self._damage, self._existing())))
         if damages:
             raise InputError("; ".join(damages))
 
@@ -174,7 +174,7 @@ class Split:
             No copy is usable.
         """
         damages: list[str] = []
-        for place in self._found():
+        for place in self._existing():
             damage = self._damage(place)
             if damage is None:
                 for text in damages:
@@ -188,7 +188,7 @@ class Split:
             raise InputError(f"{' and '.join(places)} {'do' if self.copies else 'does'} not exist{owners}")
         raise InputError(f"{'; '.join(damages)}; no other copy is{' here' if self.copies else ' listed'}")
 
-    def _found(self) -> list[str]:
+    def _existing(self) -> list[str]:
         return [path for path in (self.path, *self.copies) if is_url(path) or os.path.exists(path)]
 
     def _damage(self, place: str) -> str | None:

@@ -309,12 +309,12 @@ class Aggregation:
         """Combine the rows of a slice with equal keys."""
         names = [f"key {at}" for at in range(len(keys))]
         given = dict(zip(names, keys, strict=True))
-        wanted: list[tuple[Any, str]] = [([], "count_all")]
+        aggregations: list[tuple[Any, str]] = [([], "count_all")]
         for at, (part, numbers) in enumerate(parts.items()):
             if part != _ROWS:
                 given[str(at)] = pa.array(numbers)
-                wanted.append((str(at), part.op))
-        found = pa.table(given).group_by(names, use_threads=False).aggregate(wanted)
+                aggregations.append((str(at), part.op))
+        found = pa.table(given).group_by(names, use_threads=False).aggregate(aggregations)
 
         def combined(at: int, part: _Part) -> NDArray[Any]:
             name = "count_all" if part == _ROWS else f"{at}_{part.op}"

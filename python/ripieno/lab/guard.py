@@ -7,12 +7,12 @@ import subprocess
 import sys
 from types import TracebackType
 
-# At the end of the guard no lab is left, unless the owner failed to remove it.
+# How long `Guard` waits for its process to end, which may have to remove the lab first.
 END_S = 30.0
 
 
 class Guard:
-    """A process that outlives this one for any kind of end, and then removes the lab."""
+    """A process that removes the lab when this process ends, even if this process is killed."""
 
     def __init__(self, name: str) -> None:
         # A separate session keeps signals of the terminal from the guard.

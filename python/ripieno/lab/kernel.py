@@ -200,13 +200,13 @@ def kill_inside(names: Iterable[str]) -> int:
     LabError
         If a process does not end in time.
     """
-    wanted = {_identity(NAMESPACES / name) for name in names} - {None}
+    namespaces = {_identity(NAMESPACES / name) for name in names} - {None}
     deadline = time.monotonic() + KILL_S
     count = 0
-    while pids := _pids_inside(wanted):
+    while pids := _pids_inside(namespaces):
         if time.monotonic() > deadline:
             raise LabError(f"processes {', '.join(map(str, pids))} do not end, {KILL_S:g} s after they were killed")
-        count += sum(_kill(pid, wanted, deadline) for pid in pids)
+        count += sum(_kill(pid, namespaces, deadline) for pid in pids)
     return count
 
 
@@ -220,10 +220,10 @@ def unshare(kind: int) -> None:
     _check(_libc().unshare(kind), "unshare")
 
 
-def _pids_inside(wanted: set[tuple[int, int] | None]) -> list[int]:
+def _pids_inside(namespaces: set[tuple[int, int] | None]) -> list[int]:
     own = os.getpid()
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
-    return [pid for pid in pids if pid != own and _identity(Path(f"/proc/{pid}/ns/net")) in wanted]
+    return [pid for pid in pids if pid != own and _identity(Path(f"/proc/{pid}/ns/net")) in namespaces]
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -234,15 +234,15 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _kill(pid: int, wanted: set[tuple[int, int] | None], deadline: float) -> bool:
-    """Kill a process that is inside `wanted` and wait for its end. Return False if it ended before."""
+def _kill(pid: int, namespaces: set[tuple[int, int] | None], deadline: float) -> bool:
+    """Kill a process that is inside `namespaces` and wait for its end. Return False if it ended before."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
         # Check only now: while the descriptor is open, the PID cannot be reused.
-        if _identity(Path(f"/proc/{pid}/ns/net")) not in wanted:
+        if _identity(Path(f"/proc/{pid}/ns/net")) not in namespaces:
             return False
         signal.pidfd_send_signal(process, signal.SIGKILL)
         end = select.poll()

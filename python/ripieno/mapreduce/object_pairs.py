@@ -96,7 +96,7 @@ class MergedPairs:
     """
 
     def __init__(self, combiner: Combiner) -> None:
-        self._found: dict[Any, Any] = {}
+        self._values: dict[Any, Any] = {}
         self._is_concat = combiner.name == CONCAT and combiner.function is None
         self._combine: Callable[[Any, Any], Any] | None = combiner.function
         if self._combine is None and not self._is_concat:
@@ -121,32 +121,32 @@ class MergedPairs:
     @property
     def pairs(self) -> ObjectPairs:
         """The keys and their combined values."""
-        return ObjectPairs(list(self._found), list(self._found.values()))
+        return ObjectPairs(list(self._values), list(self._values.values()))
 
     def parts(self, partitioner: Any, world_size: int) -> list[ObjectPairs]:
         """Return the pairs of each rank."""
-        keys = list(self._found)
+        keys = list(self._values)
         if callable(partitioner):
             owners = partitioners.owners_of(partitioner, keys, world_size)
         else:
             owners = np.array([owner_of(key, world_size) for key in keys], np.uint32)
-        values = list(self._found.values())
+        values = list(self._values.values())
         chosen = (np.flatnonzero(owners == rank).tolist() for rank in range(world_size))
         return [ObjectPairs([keys[at] for at in places], [values[at] for at in places]) for places in chosen]
 
     def _add(self, key: Any, value: Any) -> None:
         try:
-            is_new = key not in self._found
+            is_new = key not in self._values
         except TypeError as error:
             raise InputError(f"key {key!r}: {error}: expected an object with a hash") from error
         if is_new:
-            self._found[key] = value
+            self._values[key] = value
         elif self._is_concat:
-            self._found[key].extend(value)
+            self._values[key].extend(value)
         else:
             assert self._combine is not None, "without concat there is a function"
-            left = self._found[key]
-            self._found[key] = check_object(self._combine, self._combine(left, value), left, value)
+            left = self._values[key]
+            self._values[key] = check_object(self._combine, self._combine(left, value), left, value)
 
 
 def are_objects(keys: Any, values: Any) -> bool:

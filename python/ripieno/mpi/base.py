@@ -37,15 +37,15 @@ class MpiRank(HasAttributes):
             raise TypeError(f"{cls.__name__}: a {type(comm).__name__}: expected a communicator")
         if comm is None:
             return cls._of(NULL, "MPI_COMM_NULL")
-        made = cls._of(comm._comm, comm.name)
-        made._attributes = comm._attributes
-        return made
+        instance = cls._of(comm._comm, comm.name)
+        instance._attributes = comm._attributes
+        return instance
 
     @classmethod
     def _of(cls, comm: Communicator, name: str = "") -> Self:
-        made = object.__new__(cls)
-        made._comm, made.name, made._attributes = comm, name, {}
-        return made
+        instance = object.__new__(cls)
+        instance._comm, instance.name, instance._attributes = comm, name, {}
+        return instance
 
     def Get_rank(self) -> int:
         """Return this rank."""

@@ -30,9 +30,9 @@ class buffer(np.ndarray[Any, Any]):
 
     @classmethod
     def _on(cls, memory: NDArray[np.uint8], obj: Any) -> Self:
-        made = memory.view(cls)
-        made.obj = obj
-        return made
+        instance = memory.view(cls)
+        instance.obj = obj
+        return instance
 
     def __array_finalize__(self, whole: Any) -> None:
         self.obj = getattr(whole, "obj", None)
@@ -56,10 +56,10 @@ class buffer(np.ndarray[Any, Any]):
     @classmethod
     def writable(cls, obj: Any) -> Self:
         """Return the memory of another object. Raise `BufferAccessError` if it cannot be written to."""
-        made = cls.frombuffer(obj)
-        if made.readonly:
+        instance = cls.frombuffer(obj)
+        if instance.readonly:
             raise BufferAccessError("buffer: expected memory that can be written to")
-        return made
+        return instance
 
     @classmethod
     def fromaddress(cls, address: int, nbytes: int, readonly: bool = False) -> Self:
@@ -67,8 +67,8 @@ class buffer(np.ndarray[Any, Any]):
         if nbytes < 0 or (nbytes and not address):
             raise InputError(f"fromaddress: address={address}, nbytes={nbytes}: expected memory of this process")
         memory: Any = (ctypes.c_uint8 * nbytes).from_address(address) if nbytes else bytearray()
-        made = cls._on(np.frombuffer(memory, np.uint8), None)
-        return made.toreadonly() if readonly else made
+        instance = cls._on(np.frombuffer(memory, np.uint8), None)
+        return instance.toreadonly() if readonly else instance
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if self.readonly:
@@ -109,9 +109,9 @@ class buffer(np.ndarray[Any, Any]):
 
     def toreadonly(self) -> Self:
         """Return a buffer on the same memory that cannot be written to."""
-        made = type(self)._on(np.asarray(self)[:], self.obj)
-        made.flags.writeable = False
-        return made
+        instance = type(self)._on(np.asarray(self)[:], self.obj)
+        instance.flags.writeable = False
+        return instance
 
     def release(self) -> None:
         """Do nothing: memory is freed with its last reference."""

@@ -53,16 +53,16 @@ class Datatype:
     def __new__(cls, datatype: Datatype | None = None) -> Self:
         if not isinstance(datatype, Datatype | None):
             raise TypeError(f"Datatype: a {type(datatype).__name__}: expected a Datatype; fromcode accepts codes")
-        made = object.__new__(cls)
-        made._definition = None if datatype is None else datatype._definition
-        made.name = "MPI_DATATYPE_NULL" if datatype is None else datatype.name
-        return made
+        instance = object.__new__(cls)
+        instance._definition = None if datatype is None else datatype._definition
+        instance.name = "MPI_DATATYPE_NULL" if datatype is None else datatype.name
+        return instance
 
     @classmethod
     def _of(cls, definition: DatatypeDefinition, name: str = "") -> Self:
-        made = object.__new__(cls)
-        made._definition, made.name = definition, name
-        return made
+        instance = object.__new__(cls)
+        instance._definition, instance.name = definition, name
+        return instance
 
     def __bool__(self) -> bool:
         return self._definition is not None
@@ -390,16 +390,16 @@ _BY_CODE: dict[str, Datatype] = {}
 def named(code: DTypeLike | None, name: str = "") -> Datatype:
     """Return a named type; with a name of MPI it becomes a predefined type, without a code the null type."""
     if code is None:
-        made = Datatype()
+        instance = Datatype()
     else:
         dtype = np.dtype(code)
         layout = Layout(dtype, (Piece(0),), 0, dtype.itemsize)
-        made = Datatype._of(DatatypeDefinition(layout, "NAMED", {}), name or str(dtype))
+        instance = Datatype._of(DatatypeDefinition(layout, "NAMED", {}), name or str(dtype))
         if name and not dtype.names:
-            _BY_CODE.setdefault(dtype.char, made)
+            _BY_CODE.setdefault(dtype.char, instance)
     if name:
-        _PREDEFINED[name] = made
-    return made
+        _PREDEFINED[name] = instance
+    return instance
 
 
 def typed(given: str | Datatype, kind: type[Exception] = KeyError) -> Datatype:

@@ -27,9 +27,9 @@ class Errhandler:
 
     @classmethod
     def _of(cls, name: str) -> Self:
-        made = object.__new__(cls)
-        made._name = name
-        return made
+        instance = object.__new__(cls)
+        instance._name = name
+        return instance
 
     def Free(self) -> None:
         """Turn this reference into the null handler."""

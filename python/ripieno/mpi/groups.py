@@ -28,15 +28,15 @@ class Group:
     def __new__(cls, group: Group | None = None) -> Self:
         if not isinstance(group, Group | None):
             raise TypeError(f"Group: a {type(group).__name__}: expected a group")
-        made = object.__new__(cls)
-        made._ranks = None if group is None else group._ranks
-        return made
+        instance = object.__new__(cls)
+        instance._ranks = None if group is None else group._ranks
+        return instance
 
     @classmethod
     def _of(cls, ranks: Sequence[int]) -> Group:
-        made = cls()
-        made._ranks = tuple(ranks)
-        return made
+        instance = cls()
+        instance._ranks = tuple(ranks)
+        return instance
 
     @property
     def ranks(self) -> tuple[int, ...]:

@@ -24,23 +24,23 @@ class Info(MutableMapping[str, str]):
     def __new__(cls, info: Info | None = None) -> Self:
         if not isinstance(info, Info | None):
             raise TypeError(f"Info: a {type(info).__name__}: expected hints")
-        made = object.__new__(cls)
-        made._hints = None if info is None else info._hints
-        return made
+        hints = object.__new__(cls)
+        hints._hints = None if info is None else info._hints
+        return hints
 
     @classmethod
     def Create(cls, items: Mapping[str, str] | Iterable[tuple[str, str]] | None = None) -> Self:
         """Return new hints."""
-        made = cls()
-        made._hints = dict(items or {})
-        return made
+        info = cls()
+        info._hints = dict(items or {})
+        return info
 
     def Dup(self) -> Self:
         """Return a copy."""
         return type(self).Create(self._defined())
 
     def copy(self) -> Self:
-        """Return a copy; of the null hints, null hints."""
+        """Return a copy. A copy of null hints is null, too."""
         return self.Dup() if self else type(self)()
 
     @classmethod

@@ -35,9 +35,11 @@ class Message:
     def __new__(cls, message: Message | None = None) -> Self:
         if not isinstance(message, Message | None):
             raise TypeError(f"Message: a {type(message).__name__}: expected a message")
-        made = object.__new__(cls)
-        made._received, made._accept = (None, _unchanged) if message is None else (message._received, message._accept)
-        return made
+        instance = object.__new__(cls)
+        instance._received, instance._accept = (
+            (None, _unchanged) if message is None else (message._received, message._accept)
+        )
+        return instance
 
     @classmethod
     def _of(
@@ -45,9 +47,9 @@ class Message:
         received: ReceivedMessage[Any],
         accept: Callable[[ReceivedMessage[Any]], ReceivedMessage[Any]] = _unchanged,
     ) -> Message:
-        made = cls()
-        made._received, made._accept = received, accept
-        return made
+        instance = cls()
+        instance._received, instance._accept = received, accept
+        return instance
 
     @classmethod
     def probe(cls, comm: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:

@@ -237,9 +237,9 @@ class MpiMessageCalls(MpiRank):
         if source == PROC_NULL:
             return Request(lambda timeout_s, status: (True, use(self._receive_value(source, tag, status, None))))
         mailbox, native = self._comm._mailbox, self._comm._native
-        wanted = None if source == ANY_SOURCE else source
+        source_rank = None if source == ANY_SOURCE else source
         mailbox_tag = MAILBOX_ANY_TAG if tag == ANY_TAG else tag
-        receive = mailbox.post(Receive(mailbox, native, wanted, mailbox_tag, None, accept=self._accepted))
+        receive = mailbox.post(Receive(mailbox, native, source_rank, mailbox_tag, None, accept=self._accepted))
 
         def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, Any]:
             if not receive.has_ended and self._is_own(source):
@@ -303,16 +303,16 @@ class MpiMessageCalls(MpiRank):
     def _message(self, source: int, tag: int, timeout_s: float | None) -> ReceivedMessage[Any]:
         if source == PROC_NULL:
             return _NOTHING
-        wanted = None if source == ANY_SOURCE else source
+        source_rank = None if source == ANY_SOURCE else source
         mailbox_tag = MAILBOX_ANY_TAG if tag == ANY_TAG else tag
-        unexpected = self._comm._mailbox.take(wanted, mailbox_tag)
+        unexpected = self._comm._mailbox.take(source_rank, mailbox_tag)
         if unexpected is not None:
             return unexpected
         if self._is_own(source):
             if timeout_s is not None:
                 raise TimeoutError("recv: this rank has sent itself no matching message")
             raise InputError(f"recv: this rank has sent itself no message with tag {tag}")
-        return self._comm.recv(wanted, tag=mailbox_tag, timeout_s=timeout_s, envelope=True)
+        return self._comm.recv(source_rank, tag=mailbox_tag, timeout_s=timeout_s, envelope=True)
 
 
 def _done() -> Request:

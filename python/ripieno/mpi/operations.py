@@ -69,15 +69,15 @@ class Op:
     def __new__(cls, op: Op | None = None) -> Self:
         if not isinstance(op, Op | None):
             raise TypeError(f"Op: a {type(op).__name__}: expected an operation; Op.Create accepts functions")
-        made = object.__new__(cls)
-        made._definition = None if op is None else op._definition
-        return made
+        instance = object.__new__(cls)
+        instance._definition = None if op is None else op._definition
+        return instance
 
     @classmethod
     def _of(cls, definition: OperationDefinition) -> Self:
-        made = cls()
-        made._definition = definition
-        return made
+        instance = cls()
+        instance._definition = definition
+        return instance
 
     @property
     def name(self) -> str:

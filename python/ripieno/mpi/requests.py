@@ -43,18 +43,18 @@ class Request:
     _result: Any
 
     def __new__(cls, attempt: Attempt | Request | None = None, cancel: Callable[[], bool] = lambda: False) -> Self:
-        made = object.__new__(cls)
+        instance = object.__new__(cls)
         if isinstance(attempt, Request):
-            made.__dict__.update(attempt.__dict__)
-            return made
+            instance.__dict__.update(attempt.__dict__)
+            return instance
         if not callable(attempt) and attempt is not None:
             raise TypeError(f"{cls.__name__}: a {type(attempt).__name__}: expected a request")
-        made._attempt = attempt or _over
-        made._cancel = cancel
-        made._is_over = attempt is None
-        made._is_cancelled = False
-        made._result = None
-        return made
+        instance._attempt = attempt or _over
+        instance._cancel = cancel
+        instance._is_over = attempt is None
+        instance._is_cancelled = False
+        instance._result = None
+        return instance
 
     def __bool__(self) -> bool:
         return not self._is_over
@@ -289,12 +289,12 @@ class Prequest(Request):
 
     def __new__(cls, begin: Callable[[], Request] | Request | None = None) -> Self:
         if isinstance(begin, Request) or not callable(begin):
-            made = super().__new__(cls, begin)
-            made._begin = getattr(begin, "_begin", None)
-            return made
-        made = super().__new__(cls)
-        made._begin = begin
-        return made
+            instance = super().__new__(cls, begin)
+            instance._begin = getattr(begin, "_begin", None)
+            return instance
+        instance = super().__new__(cls)
+        instance._begin = begin
+        return instance
 
     def __bool__(self) -> bool:
         return self._begin is not None

@@ -26,11 +26,11 @@ class Status:
     def __new__(cls, status: Status | None = None) -> Self:
         if not isinstance(status, Status | None):
             raise TypeError(f"Status: a {type(status).__name__}: expected a status")
-        made = object.__new__(cls)
-        made.clear()
+        instance = object.__new__(cls)
+        instance.clear()
         if status is not None:
-            made.copy_from(status)
-        return made
+            instance.copy_from(status)
+        return instance
 
     def copy_from(self, status: Status) -> None:
         """Copy all values of another status."""

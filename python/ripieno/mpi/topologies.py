@@ -20,11 +20,11 @@ class Topocomm(MpiNeighborCalls, Intracomm):
     _topology: Any
 
     def __new__(cls, comm: Any = None) -> Any:
-        made = super().__new__(cls, comm)
-        if made and made.Get_topology() != comm.Get_topology():
+        instance = super().__new__(cls, comm)
+        if instance and instance.Get_topology() != comm.Get_topology():
             raise TypeError(f"{cls.__name__}: a {type(comm).__name__}: expected a communicator of this topology")
-        made._topology = getattr(comm, "_topology", None)
-        return made
+        instance._topology = getattr(comm, "_topology", None)
+        return instance
 
     def Get_topology(self) -> int:
         """Return `CART`, `GRAPH` or `DIST_GRAPH`."""
@@ -35,9 +35,9 @@ class Topocomm(MpiNeighborCalls, Intracomm):
 
     @classmethod
     def _with(cls, part: Any, topology: Any) -> Any:
-        made = cls._of(part)
-        made._topology = topology
-        return made
+        instance = cls._of(part)
+        instance._topology = topology
+        return instance
 
     @property
     def inoutedges(self) -> tuple[list[int], list[int]]:
@@ -135,8 +135,8 @@ class Cartcomm(Topocomm):
         part = self._comm.split(color, key)
         axes = [axis for axis, remains in enumerate(remain_dims) if remains]
         grid = RankGrid([self.dims[axis] for axis in axes], [self.periods[axis] for axis in axes])
-        made: Cartcomm = Cartcomm._with(part, grid)
-        return made
+        instance: Cartcomm = Cartcomm._with(part, grid)
+        return instance
 
     def _leaving(self) -> list[Edge]:
         # A value sent in one direction arrives in the receiver's place of the opposite direction.

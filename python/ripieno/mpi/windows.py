@@ -57,10 +57,10 @@ class Win(HasErrhandler):
     def __new__(cls, win: Win | None = None) -> Self:
         if not isinstance(win, Win | None):
             raise TypeError(f"Win: a {type(win).__name__}: expected a window; Allocate_shared creates one")
-        made = object.__new__(cls)
-        made._segments = None if win is None else win._segments
-        made.name = "MPI_WIN_NULL" if win is None else win.name
-        return made
+        instance = object.__new__(cls)
+        instance._segments = None if win is None else win._segments
+        instance.name = "MPI_WIN_NULL" if win is None else win.name
+        return instance
 
     @classmethod
     def Allocate_shared(cls, size: int, disp_unit: int = 1, info: Info | None = None, comm: Any = None) -> Win:

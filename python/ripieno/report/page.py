@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ripieno import log
 from ripieno.algorithms.clock import IterationTime
 from ripieno.algorithms.iteration_log import FitReport, RunReport
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
@@ -104,7 +105,7 @@ def write_fit_report(
     fit: RunReport,
     *,
     title: str,
-    step_name: str,
+    step_name: str = "iteration",
     tiles: Mapping[str, str],
     charted: Sequence[Charted],
     parameters: Mapping[str, Any],
@@ -112,6 +113,7 @@ def write_fit_report(
     words: tuple[str, str] = ("rows", "columns"),
     command: str | None = None,
     draws: bool = False,
+    what: str | None = None,
 ) -> None:
     """Write the page of a fit described by a `RunReport`.
 
@@ -139,7 +141,12 @@ def write_fit_report(
         Command that repeats the fit; by default taken from the report.
     draws
         Whether the charts include the positions.
+    what
+        Deprecated name of `step_name`.
     """
+    if what is not None:
+        log.warn("write_fit_report(what=) is deprecated, use step_name", DeprecationWarning)
+        step_name = what
     html = _page(
         "fit.html",
         fit,

@@ -237,15 +237,15 @@ def _table(comm: Communicator, source: PathLike | Sequence[PathLike], query: Que
         return table
 
 
-def _rows(found: SearchMatches) -> pa.Table:
+def _rows(matches: SearchMatches) -> pa.Table:
     import pyarrow as pa
 
     from ripieno.keyed.arrow import array_of_keys
 
     parts = []
-    for block, number, count in found.results():
+    for block, number, count in matches.results():
         numbers, _, (offsets, data) = block.columns()
         text = array_of_keys(Strings(offsets, data, False))[:count]
         line = (numbers[:count] + np.uint64(number)).astype(np.int64)
-        parts.append(pa.table({"path": pa.repeat(found.split.path, count), "line": line, "text": text}))
+        parts.append(pa.table({"path": pa.repeat(matches.split.path, count), "line": line, "text": text}))
     return pa.concat_tables(parts) if parts else None

@@ -225,7 +225,7 @@ def test_a_custom_engine_recreates_its_client(dask_client):
     for _ in range(2):
         with rp.launch(2, engine=engine) as job:
             assert len(job.run(place)) == 2
-        assert engine._found.status == "closed"
+        assert engine._cached_client.status == "closed"
 
 
 def test_a_launch_that_is_refused_leaves_no_client(dask_client, tmp_path):

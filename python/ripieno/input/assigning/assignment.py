@@ -163,12 +163,12 @@ def _by_number(near: list[list[str]], hosts: Sequence[str]) -> list[list[int]]:
 def _filled(loads: list[int], count: int) -> list[int]:
     """Assign `count` items one by one to the rank with the smallest load, and return the number for each rank."""
     more = [0] * len(loads)
-    least = [(load, rank) for rank, load in enumerate(loads)]
-    heapq.heapify(least)
+    loads_and_ranks = [(load, rank) for rank, load in enumerate(loads)]
+    heapq.heapify(loads_and_ranks)
     for _ in range(count):
-        load, rank = least[0]
+        load, rank = loads_and_ranks[0]
         more[rank] += 1
-        heapq.heapreplace(least, (load + 1, rank))
+        heapq.heapreplace(loads_and_ranks, (load + 1, rank))
     return more
 
 

@@ -106,7 +106,7 @@ class Parquet(TableSplits):
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
         """Yield rows in blocks of about `block_bytes` when decoded, at least one row each."""
-        source, start, stop, names = self._found(split)
+        source, start, stop, names = self._resolve(split)
         assert isinstance(source, ParquetColumns), "the source of this format"
         return replace(source, has_dictionaries=self.has_dictionaries).blocks(start, stop, names, block_bytes)
 

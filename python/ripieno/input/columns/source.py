@@ -294,18 +294,18 @@ class TableSplits:
 
     def read(self, split: Split) -> pa.Table:
         """Return all rows."""
-        source, start, stop, names = self._found(split)
+        source, start, stop, names = self._resolve(split)
         schema = pa.schema([source.own.field(name) for name in names])
         return source.read(start, stop, schema).replace_schema_metadata(source.own.metadata)
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
         """Yield rows in blocks of about `block_bytes` when decoded, at least one row each."""
-        source, start, stop, names = self._found(split)
+        source, start, stop, names = self._resolve(split)
         return source.blocks(start, stop, names, block_bytes)
 
     def empty(self, split: Split) -> pa.Table:
         """Return a table of no rows."""
-        source, _, _, names = self._found(split)
+        source, _, _, names = self._resolve(split)
         return pa.schema([source.own.field(name) for name in names], source.own.metadata).empty_table()
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
@@ -316,7 +316,7 @@ class TableSplits:
         """Return the rows of a split, and the length of its file in the unit of the split."""
         return split.start, split.stop, source.size
 
-    def _found(self, split: Split) -> tuple[ColumnSource, int, int, Sequence[str]]:
+    def _resolve(self, split: Split) -> tuple[ColumnSource, int, int, Sequence[str]]:
         place = split.place()
         source = self.source.described(place)
         start, stop, length = self._rows_of(source, split)
@@ -337,7 +337,7 @@ def nbytes(table: pa.Table) -> int:
     return int(table.nbytes)
 
 
-def typed_keys(found: Sequence[tuple[str, Keys]]) -> list[tuple[str, tuple[Key, ...]]]:
+def typed_keys(files: Sequence[tuple[str, Keys]]) -> list[tuple[str, tuple[Key, ...]]]:
     """Return files with typed keys from names of folders. A key has the same type in all files.
 
     Raises
@@ -345,15 +345,15 @@ def typed_keys(found: Sequence[tuple[str, Keys]]) -> list[tuple[str, tuple[Key, 
     InputError
         A file lacks a key that others have.
     """
-    names = [name for name, _ in found[0][1]] if found else []
-    for path, keys in found:
+    names = [name for name, _ in files[0][1]] if files else []
+    for path, keys in files:
         if [name for name, _ in keys] != names:
             expected = f"in folders {'/'.join(f'{name}=…' for name in names)}" if names else "in no folder key=value"
-            raise InputError(f"{path}: expected {expected}, as {found[0][0]}")
-    types = [_type_of([keys[at][1] for _, keys in found]) for at in range(len(names))]
+            raise InputError(f"{path}: expected {expected}, as {files[0][0]}")
+    types = [_type_of([keys[at][1] for _, keys in files]) for at in range(len(names))]
     return [
         (path, tuple(Key(name, kind, text) for (name, text), kind in zip(keys, types, strict=True)))
-        for path, keys in found
+        for path, keys in files
     ]
 
 

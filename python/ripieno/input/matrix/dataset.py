@@ -412,12 +412,12 @@ def open_source(
     source: PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset,
     label: str | None = None,
     classes: tuple[str, ...] | None = None,
-    wanted: Collection[str] = (),
+    required: Collection[str] = (),
 ) -> Dataset:
     """Open a path, a glob, a folder, a URL of these or a list of them; return a `Dataset` unchanged.
 
     This reads headers only. The column `label` of tables may hold strings, which are read as numbers of `classes`. The
-    columns in `wanted` are read also if the options do not choose them.
+    columns in `required` are read also if the options do not choose them.
 
     Raises
     ------
@@ -429,10 +429,12 @@ def open_source(
     if isinstance(source, BinaryFiles):
         record = RecordType.of(source.record_bytes, source.dtype)
         assert record is not None, "record_bytes is set"
-        files = open_nonempty(_found(source.source, None), lambda each: _open_records(each[0], record))
+        files = open_nonempty(_expand(source.source, None), lambda each: _open_records(each[0], record))
     else:
         paths, options = paths_and_options(source)
-        files = open_nonempty(_found(paths, SUFFIXES), lambda each: _open_file(*each, options, wanted, label, classes))
+        files = open_nonempty(
+            _expand(paths, SUFFIXES), lambda each: _open_file(*each, options, required, label, classes)
+        )
     for file in files[1:]:
         if file.column_count != files[0].column_count:
             raise InputError(
@@ -448,7 +450,7 @@ def open_source(
 def has_column_names(source: PathLike | Sequence[PathLike] | TableFiles) -> bool:
     """Return whether the first nonempty file is a table with names of columns."""
     paths, options = paths_and_options(source)
-    found = _found(paths, SUFFIXES)
+    found = _expand(paths, SUFFIXES)
     if any(File(path, 0).inner_suffix not in VECTORS for path, _ in found):
         return False
     first = next((each for each in found if size_bytes(each[0])), None)
@@ -495,7 +497,7 @@ def _completed(dataset: Dataset) -> Dataset:
     return replace(dataset, means=sums / counts)
 
 
-def _found(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None) -> list[tuple[str, tuple[Key, ...]]]:
+def _expand(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None) -> list[tuple[str, tuple[Key, ...]]]:
     items: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
     return typed_keys([each for item in items for each in expand_keyed(item, kinds)])
 
@@ -510,7 +512,7 @@ def _open_file(
     path: str,
     keys: tuple[Key, ...],
     options: TableOptions,
-    wanted: Collection[str],
+    required: Collection[str],
     label: str | None,
     classes: tuple[str, ...] | None,
 ) -> DataFile:
@@ -523,7 +525,7 @@ def _open_file(
     if size_bytes(path) == 0:
         raise EmptyFile(f"{path} is empty")
     if kind in VECTORS:
-        return TableRows.of(open_table(path, options, keys, VECTORS), options, wanted, label, classes)
+        return TableRows.of(open_table(path, options, keys, VECTORS), options, required, label, classes)
     if keys or replace(options, missing=None) != TableOptions():
         raise InputError(f"{path}: columns of {kind} have no names: expected a table, for options and names of folders")
     return ArrayRows.of(ARRAYS[kind](path))

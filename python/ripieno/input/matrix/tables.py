@@ -42,11 +42,11 @@ class TableRows:
         cls,
         source: ColumnSource,
         options: TableOptions,
-        wanted: Collection[str] = (),
+        required: Collection[str] = (),
         label: str | None = None,
         classes: tuple[str, ...] | None = None,
     ) -> Self:
-        """Choose the columns of values. They include the columns in `wanted`, and the column `label`.
+        """Choose the columns of values. They include the columns in `required`, and the column `label`.
 
         A column from names of folders has to be chosen or left out by an option.
 
@@ -59,18 +59,18 @@ class TableRows:
             names of folders.
         """
         path, names = source.path, source.schema.names
-        wanted = wanted if label is None else (*wanted, label)
-        skipped = {name for name in (*INDEX_NAMES, *source.index) if name not in wanted}
+        required = required if label is None else (*required, label)
+        skipped = {name for name in (*INDEX_NAMES, *source.index) if name not in required}
         # A first column without a name is a pandas index, or R's row names.
         skipped |= {name for name in names[:1] if not name and len(names) > 1}
         chosen = options.chosen(path, names, [name for name in names if name not in skipped])
-        keys = [key.name for key in source.keys if options.columns is None and key.name in set(chosen) - set(wanted)]
+        keys = [key.name for key in source.keys if options.columns is None and key.name in set(chosen) - set(required)]
         if keys:
             raise InputError(
                 f"{path}: the column {keys[0]!r} is from names of folders: name it in columns= to read it as a value"
                 f"{IGNORE_HINT.format(name=keys[0])}"
             )
-        chosen += tuple(name for name in dict.fromkeys(wanted) if name in names and name not in chosen)
+        chosen += tuple(name for name in dict.fromkeys(required) if name in names and name not in chosen)
         if not chosen:
             found = ", ".join(repr(name) for name in names if name in source.index)
             raise InputError(f"{path} has no column of values{f': {found} is the index of pandas' if found else ''}")

@@ -128,15 +128,15 @@ class SlurmEngine(Engine):
         if _in_allocation():
             total = sum(launchers.counts_of_nodes(os.environ["SLURM_JOB_CPUS_PER_NODE"]))
             return total, total
-        wanted = None if self._partition is None else self._partition.split(",")
+        requested = None if self._partition is None else self._partition.split(",")
         found: dict[str, tuple[int, int]] = {}
         for line in re.finditer(_PARTITION, _answer(["sinfo", "--noheader", "--format=%P %t %C"]), re.M):
-            if line["default"] if wanted is None else line["name"] in wanted:
+            if line["default"] if requested is None else line["name"] in requested:
                 idle, total = found.get(line["name"], (0, 0))
                 idle += 0 if _COMPLETING.fullmatch(line["state"]) else int(line["idle"])
                 found[line["name"]] = idle, total + int(line["total"])
         if not found:
-            where = "default partition" if wanted is None else f"partition {self._partition}"
+            where = "default partition" if requested is None else f"partition {self._partition}"
             raise EngineError(f"Slurm has no {where} (sinfo): pass partition=…")
         # srun uses one of several partitions.
         return max(found.values())

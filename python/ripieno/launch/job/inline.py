@@ -28,7 +28,7 @@ class InlineJob(Job):
     def __init__(self, **options: Any) -> None:
         super().__init__(1, **options)
         events = Events()
-        events.send = self._hear
+        events.send = self._handle_event
         connect_again = partial(single_rank, threads=self.threads, on_event=events, **self._options)
         self._session = RankSession(connect_again(), connect_again, events=events)
         self._local: dict[str, Any] = {}
@@ -71,7 +71,7 @@ class InlineJob(Job):
         state = RankState.RUNNING if self._running else RankState.READY
         return [RankStatus(0, socket.gethostname(), state)]
 
-    def _hear(self, kind: str, value: Any) -> None:
+    def _handle_event(self, kind: str, value: Any) -> None:
         if kind == "telemetry":
             self._watch.telemetry(0, value)
         else:

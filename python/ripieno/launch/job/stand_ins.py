@@ -28,7 +28,7 @@ class RankValue:
         return f"RankValue({self._name!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _found, (self._name,)
+        return _value_named, (self._name,)
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def forget(names: list[str]) -> None:
         local().pop(name, None)
 
 
-def _found(name: str) -> Any:
+def _value_named(name: str) -> Any:
     try:
         return local()[name]
     except KeyError:

@@ -57,8 +57,8 @@ class FailureReport:
         # SystemExit and KeyboardInterrupt would end the caller instead of reporting an error.
         pickled = pickled_error(error) if isinstance(error, Exception) else None
         if pickled is not None and len(pickled) > EXCEPTION_BYTES_MAX:
-            size, most = bytes_text(len(pickled)), bytes_text(EXCEPTION_BYTES_MAX)
-            cause, pickled = f"{type(error).__name__} of {size}, expected at most {most}: {cause}", None
+            size, limit = bytes_text(len(pickled)), bytes_text(EXCEPTION_BYTES_MAX)
+            cause, pickled = f"{type(error).__name__} of {size}, expected at most {limit}: {cause}", None
         return cls(rank, host, cause, text, other_rank(error), pickled)
 
     @property

@@ -190,9 +190,9 @@ def _most_grown(last_sums: dict[int, float], sums: list[float]) -> dict[int, flo
         # The sums belong to another communicator.
         last_sums.clear()
     grown = sorted(((now - last_sums.get(place, 0), place) for place, now in enumerate(sums)), reverse=True)
-    most = {place: growth for growth, place in grown[:PEER_COUNT] if growth > 0}
-    last_sums.update({place: sums[place] for place in most})
-    return most
+    largest = {place: growth for growth, place in grown[:PEER_COUNT] if growth > 0}
+    last_sums.update({place: sums[place] for place in largest})
+    return largest
 
 
 def _memory_bytes() -> int:

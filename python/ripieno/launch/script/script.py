@@ -68,10 +68,10 @@ def main(fd: int, kind: str, target: str, *arguments: str) -> None:
 
 def _bind() -> None:
     """Bind this rank to its cores, before threads or arrays exist. The launcher has checked the number of cores."""
-    wanted = Binding.take_from(os.environ)
-    if wanted.is_requested:
+    requested = Binding.take_from(os.environ)
+    if requested.is_requested:
         threads = [int(os.environ["RIPIENO_THREADS"])] * int(os.environ["LOCAL_WORLD_SIZE"])
-        binding.cpus_of_ranks(wanted, threads, host.cores())[int(os.environ["LOCAL_RANK"])].take()
+        binding.cpus_of_ranks(requested, threads, host.cores())[int(os.environ["LOCAL_RANK"])].take()
 
 
 def _warn_of_separate_worlds(kind: str, target: str) -> None:

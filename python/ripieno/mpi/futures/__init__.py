@@ -27,7 +27,7 @@ from concurrent.futures import (
     as_completed,
     wait,
 )
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice, starmap
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -247,7 +247,7 @@ class MPIPoolExecutor(Executor):
 
     def _workers(self) -> AbstractContextManager[Workers]:
         if _shared:
-            return _lent(_shared[-1])
+            return nullcontext(_shared[-1])
         return pool.launched(self._count or int(os.environ.get("MPI4PY_FUTURES_MAX_WORKERS") or usable_cores()))
 
 
@@ -344,11 +344,6 @@ def _own(comm: Any, root: int) -> Iterator[Workers]:
         yield workers
     finally:
         workers.stop()
-
-
-@contextmanager
-def _lent(workers: Workers) -> Iterator[Workers]:
-    yield workers
 
 
 class _Pool:

@@ -57,7 +57,7 @@ class DaskEngine(Engine):
             raise InputError("address= and client= were given: expected one of them")
         self._address = address
         if address is None:
-            self._found = _current(client)
+            self._cached_client = _current(client)
         else:
             self._connect(address)
         self._job_count = 0
@@ -104,14 +104,14 @@ class DaskEngine(Engine):
     @property
     def _client(self) -> Client:
         """Return the caller's client, or the engine's own."""
-        if self._address is not None and self._found.status == "closed":
+        if self._address is not None and self._cached_client.status == "closed":
             self._connect(self._address)
-        return self._found
+        return self._cached_client
 
     def _connect(self, address: str) -> None:
         """Open a client until no job runs, or this engine is deleted."""
-        self._found = connected(address)
-        self._close = weakref.finalize(self, in_this_process(self._found.close))
+        self._cached_client = connected(address)
+        self._close = weakref.finalize(self, in_this_process(self._cached_client.close))
 
     def _ended(self) -> None:
         """Record that a job has released its workers."""

@@ -94,10 +94,10 @@ def shares(holders: Sequence[Sequence[int]], rank_count: int) -> list[list[int]]
             min(assigned, key=len).append(chunk)
     without_own = [share for share in assigned if not share]
     while without_own:
-        least, most = min(without_own, key=len), max(assigned, key=len)
-        if len(most) - len(least) <= 1:
+        fewest, longest = min(without_own, key=len), max(assigned, key=len)
+        if len(longest) - len(fewest) <= 1:
             break
-        least.append(most.pop())
+        fewest.append(longest.pop())
     return [sorted(share) for share in assigned]
 
 
