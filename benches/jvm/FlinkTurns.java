@@ -18,8 +18,8 @@ import org.apache.flink.examples.java.clustering.KMeans.SelectNearestCenter;
 
 /**
  * FlinkTurns SLOTS POINTS CENTROIDS ITERATIONS TURNS OUT: whole K-means jobs with the operators of Flink's own example,
- * from CSV files to the centroids, which the last job writes to OUT. Prints per job the seconds
- * of all, and the mean seconds of a slot in the search of nearest centroids.
+ * from CSV files to the centroids, which the last job writes to OUT. For each job it prints the seconds of the whole
+ * job, and the mean seconds that a slot spends in the search of nearest centroids.
  */
 public final class FlinkTurns {
   private static final String COMPUTED = "computed";

@@ -45,7 +45,7 @@ class RendezvousPlace:
     store: tuple[str, int] | None = None
 
 
-def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -> RendezvousPlace:
+def choose(launched: LaunchedRank, variables: Mapping[str, str], job: str | None) -> RendezvousPlace:
     """Return where the ranks of `job` join; equal on all ranks.
 
     Raises
@@ -56,23 +56,23 @@ def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -
     has_token = bool(variables.get("RIPIENO_TOKEN"))
     if variables.get("RIPIENO_DIRECTORY"):
         return RendezvousPlace(Path(variables["RIPIENO_DIRECTORY"]))
-    host = variables.get("MASTER_ADDR") or place.root
+    host = variables.get("MASTER_ADDR") or launched.root
     if has_token and host:
-        return RendezvousPlace(store=(host, _port(place, variables, job)))
+        return RendezvousPlace(store=(host, _port(launched, variables, job)))
     if job is None:
-        raise RendezvousError(_missing_variables_text(place, variables))
-    if not place.on_one_host:
-        return RendezvousPlace(Path.home() / f"{_prefix(place)}{_digest(place, job).hex()[:16]}", own=True)
+        raise RendezvousError(_missing_variables_text(launched, variables))
+    if not launched.on_one_host:
+        return RendezvousPlace(Path.home() / f"{_prefix(launched)}{_digest(launched, job).hex()[:16]}", own=True)
     # Other users can create folders there and know the job names. The name of the next folder must be unpredictable.
-    digest = hmac.digest(token_file.secret_of_user(), _digest(place, job), "sha256")
-    return RendezvousPlace(Path(tempfile.gettempdir()) / f"{_prefix(place)}{digest.hex()[:16]}", own=True)
+    digest = hmac.digest(token_file.secret_of_user(), _digest(launched, job), "sha256")
+    return RendezvousPlace(Path(tempfile.gettempdir()) / f"{_prefix(launched)}{digest.hex()[:16]}", own=True)
 
 
 @contextmanager
-def joined(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float) -> Iterator[dict[str, Any]]:
+def joined(launched: LaunchedRank, variables: Mapping[str, str], timeout_s: float) -> Iterator[dict[str, Any]]:
     """Yield the rendezvous options of `Communicator.connect`; leave the context after the ranks have joined."""
-    job = place.job or (_ancestor() if place.launcher == launchers.PMI and place.on_one_host else None)
-    rendezvous = choose(place, variables, job)
+    job = launched.job or (_ancestor() if launched.launcher == launchers.PMI and launched.on_one_host else None)
+    rendezvous = choose(launched, variables, job)
     token, secret = variables.get("RIPIENO_TOKEN", ""), variables.get("RIPIENO_SECRET", "")
     if token:
         check_token(token, "RIPIENO_TOKEN")
@@ -90,27 +90,29 @@ def joined(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float) 
             return
         try:
             stack.enter_context(_leaving_on_sigterm())
-            if rendezvous.own and place.rank == 0:
-                token_file.remove_abandoned(rendezvous.directory.parent, _prefix(place))
+            if rendezvous.own and launched.rank == 0:
+                token_file.remove_abandoned(rendezvous.directory.parent, _prefix(launched))
                 stack.enter_context(token_file.directory_of_job(rendezvous.directory))
-            elif place.rank == 0:
+            elif launched.rank == 0:
                 token_file.remove_abandoned_shared(rendezvous.directory)
             if rendezvous.own or not token:
-                path = rendezvous.directory / ("token" if job is None else f"token-{_digest(place, job).hex()[:16]}")
-                token = stack.enter_context(token_file.exchange_token(path, place.rank, timeout_s, own=rendezvous.own))
+                path = rendezvous.directory / ("token" if job is None else f"token-{_digest(launched, job).hex()[:16]}")
+                token = stack.enter_context(
+                    token_file.exchange_token(path, launched.rank, timeout_s, own=rendezvous.own)
+                )
         except OSError as error:
             raise RendezvousError(
-                f"rank {place.rank}: the ranks cannot join in {rendezvous.directory}: {error}"
+                f"rank {launched.rank}: the ranks cannot join in {rendezvous.directory}: {error}"
             ) from None
         yield {"directory": str(rendezvous.directory), "token": token.encode()}
 
 
-def _port(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -> int:
-    if variables.get("MASTER_PORT") and not place.has_store:
+def _port(launched: LaunchedRank, variables: Mapping[str, str], job: str | None) -> int:
+    if variables.get("MASTER_PORT") and not launched.has_store:
         return launchers.number(variables, "MASTER_PORT")
     if job is None:
-        raise RendezvousError(_missing_variables_text(place, variables))
-    return _FIRST_PORT + int.from_bytes(_digest(place, job)[:4]) % _PORT_COUNT
+        raise RendezvousError(_missing_variables_text(launched, variables))
+    return _FIRST_PORT + int.from_bytes(_digest(launched, job)[:4]) % _PORT_COUNT
 
 
 @contextmanager
@@ -123,19 +125,21 @@ def _leaving_on_sigterm() -> Iterator[None]:
         yield
 
 
-def _prefix(place: LaunchedRank) -> str:
+def _prefix(launched: LaunchedRank) -> str:
     """Return the prefix of the names of directories that belong to one job."""
-    return f"{'' if place.on_one_host else '.'}ripieno-{os.geteuid()}-"
+    return f"{'' if launched.on_one_host else '.'}ripieno-{os.geteuid()}-"
 
 
-def _digest(place: LaunchedRank, job: str) -> bytes:
-    return hashlib.sha256(f"{place.launcher} {job}".encode()).digest()
+def _digest(launched: LaunchedRank, job: str) -> bytes:
+    return hashlib.sha256(f"{launched.launcher} {job}".encode()).digest()
 
 
-def _missing_variables_text(place: LaunchedRank, variables: Mapping[str, str]) -> str:
+def _missing_variables_text(launched: LaunchedRank, variables: Mapping[str, str]) -> str:
     known = [name for name in ("RIPIENO_TOKEN", "MASTER_ADDR", "MASTER_PORT") if variables.get(name)]
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT", "RIPIENO_TOKEN") if name not in known]
-    rank_text = f"rank {place.rank} of {place.world_size}, started by {place.launcher}, cannot join the others: "
+    rank_text = (
+        f"rank {launched.rank} of {launched.world_size}, started by {launched.launcher}, cannot join the others: "
+    )
     variables_text = (
         f"{', '.join(known)} set, but not {', '.join(missing)}" if known else f"{', '.join(missing)} not set"
     )
