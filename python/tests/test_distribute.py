@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -471,6 +473,47 @@ def test_without_the_root_all_report_it_and_keep_partial_files(tmp_path):
     rows = resumed(tmp_path)
     assert all(row["found_bytes"] + row["fetched_bytes"] == SLOW_BYTES for row in rows[1:])
     assert rows[2]["found_bytes"] > 0
+
+
+class FailedVariable:
+    """Stands for a native variable whose value will not arrive, on a rank that hears nothing from the root."""
+
+    def progress(self) -> tuple[int, int, int, bool]:
+        return 0, 0, 0, False
+
+    def has_ended(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        raise BroadcastError("rank 0, the root of the broadcast, is lost")
+
+    def send_message(self, to: int, message: bytes) -> None:
+        assert to == 0 and message
+
+    def latest_messages(self) -> dict[int, bytes]:
+        return {}
+
+    def lost(self) -> list[int]:
+        return []
+
+
+@pytest.mark.parametrize(("error", "is_over"), [(None, True), (OSError(errno.ENOSPC, "No space left"), False)])
+def test_a_rank_waits_for_others_only_while_it_can_serve_them(tmp_path, error, is_over):
+    (tmp_path / "given").write_bytes(sample(BLOCK_BYTES))
+    original = file_distribution._read(tmp_path / "given", None, verify=True)
+    entry = file_distribution._entry(tmp_path / "given", original)
+    output = file_distribution._OutputFile(
+        entry, file_distribution._Options([entry], str(tmp_path / "out"), "chain", False, False), 1, "host"
+    )
+    output.open(None)
+    if error is not None:
+        output.fail(error)
+    fetch = file_distribution._Fetch(FailedVariable(), output, 0, report_timeout_s=1e6)
+    with ThreadPoolExecutor(1) as pool:
+        fetch.advance(pool)
+    output.close(keep=False)
+    assert output.row.state == "failed"
+    assert fetch.is_over() is is_over
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")

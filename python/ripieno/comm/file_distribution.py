@@ -509,6 +509,8 @@ class _Fetch:
         self._reported = ("", 0.0)
         self._report_count = 0
         self._last_sent = (0, time.monotonic())
+        # Whether this rank can serve blocks. After a failed transfer no rank requests blocks from it.
+        self._can_serve = True
 
     def advance(self, pool: ThreadPoolExecutor) -> None:
         """Advance the file and report changes to the root."""
@@ -520,6 +522,7 @@ class _Fetch:
                 output.write(pool, self._shown())
             except RipienoError as error:
                 output.fail(error)
+                self._can_serve = False
         if sent_bytes > self._last_sent[0] or not output.is_over:
             self._last_sent = (sent_bytes, now)
         if output.row.state != self._reported[0] or now >= self._reported[1] + REPORT_S:
@@ -544,7 +547,7 @@ class _Fetch:
         """Return whether, as far as this rank knows, no other rank still needs its blocks."""
         if not self.output.is_over:
             return False
-        if self._variable.latest_messages().get(self._root) == _ALL_FINAL:
+        if not self._can_serve or self._variable.latest_messages().get(self._root) == _ALL_FINAL:
             return True
         is_free = self._is_free() or self.output.row.state == FAILED
         is_root_lost = self._root in self._variable.lost()
