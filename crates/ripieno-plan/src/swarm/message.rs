@@ -77,7 +77,7 @@ pub enum SwarmMessage {
     },
     /// To the tracker: the sender has every block.
     Done,
-    /// Answer to a probe of the tracker.
+    /// Answer to a probe.
     Alive,
 
     /// From the tracker: the manifest and the receiver's sources.
@@ -110,7 +110,7 @@ pub enum SwarmMessage {
     },
     /// From the tracker: it knows that the receiver is waiting.
     Wait,
-    /// From the tracker: a check whether the receiver is alive.
+    /// From the tracker, or from a member with a silent tracker: a check whether the receiver is alive.
     Probe,
     /// From the tracker: a member is lost.
     MemberLost {

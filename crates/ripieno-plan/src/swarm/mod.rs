@@ -14,6 +14,7 @@ mod block_set;
 mod manifest;
 mod member;
 mod message;
+mod successors;
 mod tracker;
 mod uploads;
 
@@ -28,6 +29,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use member::{Phase, SwarmMember, send};
+use successors::SuccessorProbe;
 use tracker::Tracker;
 
 /// Input of a node.
@@ -147,6 +149,8 @@ pub struct SwarmNode {
     lost: BTreeSet<usize>,
     /// Messages for the tracker that arrived before this rank took over. Their senders detected the loss earlier.
     early: BTreeMap<usize, SwarmMessage>,
+    /// Probe of the ranks that could replace a silent tracker.
+    successor_probe: Option<SuccessorProbe>,
 }
 
 impl SwarmNode {
@@ -179,12 +183,17 @@ impl SwarmNode {
 
     fn with(rank: usize, root: usize, size: usize, timing: SwarmTiming, member: SwarmMember) -> SwarmNode {
         let (lost, early) = (BTreeSet::new(), BTreeMap::new());
-        SwarmNode { rank, root, size, timing, member, tracker: None, lost, early }
+        SwarmNode { rank, root, size, timing, member, tracker: None, lost, early, successor_probe: None }
     }
 
     /// Return the rank of this node.
     pub fn rank(&self) -> usize {
         self.rank
+    }
+
+    /// Whether this rank is the root or has taken over as tracker.
+    pub fn is_tracker(&self) -> bool {
+        self.tracker.is_some()
     }
 
     /// Return the manifest of the broadcast value, once it is known.
@@ -205,7 +214,7 @@ impl SwarmNode {
     /// Return the latest time of the next [`SwarmEvent::Tick`], if the node needs one.
     pub fn next_tick(&self) -> Option<Duration> {
         let tracker = self.tracker.as_ref().and_then(Tracker::next_tick);
-        [self.member.next_tick(), tracker].into_iter().flatten().min()
+        [self.member.next_tick(), self.successor_probe_time(), tracker].into_iter().flatten().min()
     }
 
     /// Process an event and return the resulting actions, to be performed in this order.
@@ -219,6 +228,7 @@ impl SwarmNode {
             SwarmEvent::Reached { peer } => {
                 self.tracker.iter_mut().for_each(|tracker| tracker.note_reached(now, peer));
                 self.member.note_reached(now, peer);
+                self.note_live_successor(peer);
             }
             SwarmEvent::Tick => {
                 if let Some(tracker) = &mut self.tracker {
@@ -226,8 +236,9 @@ impl SwarmNode {
                 }
                 let is_tracker_lost = self.member.handle(now, SwarmEvent::Tick, &mut actions);
                 if is_tracker_lost && self.member.tracker != self.rank {
-                    self.handle_loss(now, self.member.tracker, &mut actions);
+                    self.handle_silent_tracker(now, &mut actions);
                 }
+                self.probe_successors(now, &mut actions);
             }
             other => {
                 self.member.handle(now, other, &mut actions);
@@ -259,6 +270,7 @@ impl SwarmNode {
     }
 
     fn receive(&mut self, now: Duration, from: usize, message: SwarmMessage, out: &mut Vec<Action>) {
+        self.note_live_successor(from);
         if !message.is_for_tracker() {
             if message == SwarmMessage::TakeOver {
                 return self.handle_takeover(now, from, out);
@@ -277,7 +289,7 @@ impl SwarmNode {
             self.member.handle(now, SwarmEvent::Received { from, message }, out);
         } else if let Some(tracker) = &mut self.tracker {
             tracker.receive(now, from, message, out);
-        } else {
+        } else if message != SwarmMessage::Alive {
             // The sender lost its tracker before this rank did, or it cannot reach the tracker.
             send(out, from, SwarmMessage::Wait);
             if matches!(message, SwarmMessage::Rejoin { .. }) && self.early.len() < self.size {
@@ -305,7 +317,7 @@ impl SwarmNode {
             return send(out, from, SwarmMessage::TakeOver);
         }
         if has_no_tracker || from < tracker {
-            self.tracker = None;
+            (self.tracker, self.successor_probe) = (None, None);
             self.lost.insert(self.root);
             self.member.rejoin(now, from, out);
         }
@@ -337,6 +349,7 @@ impl SwarmNode {
                 self.tracker.iter_mut().for_each(|tracker| tracker.receive(now, from, message.clone(), out));
             }
         }
+        self.successor_probe = None;
         self.member.rejoin(now, next, out);
     }
 }

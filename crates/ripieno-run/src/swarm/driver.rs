@@ -442,6 +442,16 @@ impl<M: Store> Driver<M> {
     }
 
     fn receive_message(&mut self, now: Duration, number: u32, from: usize, message: FrameKind) {
+        let is_probe = matches!(message, FrameKind::Swarm { message: SwarmMessage::Probe, .. });
+        let awaits_request = match self.broadcasts.get(&number) {
+            Some(broadcast) => broadcast.node.is_none(),
+            None => number >= self.next,
+        };
+        if is_probe && awaits_request {
+            // A probe alone starts no fetch.
+            let answer = FrameKind::Swarm { message: SwarmMessage::Alive, digests: Vec::new() };
+            return self.push(number, from, &answer);
+        }
         if number >= self.next {
             if self.early.len() < EARLY_FRAME_COUNT_MAX {
                 self.early.push((number, from, message));

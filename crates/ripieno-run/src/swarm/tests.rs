@@ -306,7 +306,7 @@ impl SwarmWorld {
     fn run_until(&mut self, is_over: impl Fn(&SwarmWorld) -> bool) {
         while !is_over(self) {
             // Messages caused by a loss may be sent one turn later.
-            if !self.turn() && !self.turn() {
+            if !self.turn() && !self.turn() && !is_over(self) {
                 let living = self.ranks.iter().filter(|it| !self.net.lock().unwrap().is_gone(it.1.rank));
                 let wake = living.filter_map(|(driver, _)| driver.wake()).min();
                 self.now = self.now.max(wake.unwrap_or(self.now));
@@ -517,6 +517,49 @@ fn a_rank_whose_connections_resume_late_after_an_outage_is_not_lost() {
         assert!((1..size).all(|rank| world.has_value(rank, bytes)), "{discipline:?}, rank {cut}: {:?}", world.losses);
         assert_eq!(world.settled, Some((vec![1, 2, 3], vec![], vec![])), "{discipline:?}, rank {cut}");
     }
+}
+
+#[test]
+fn an_isolated_rank_waits_for_all_others_at_the_same_time() {
+    let bytes = 9 * BLOCK_BYTES + 17;
+    let SwarmTiming { stall_timeout, answer_timeout } = SwarmTiming::default();
+    for (discipline, size) in disciplines().flat_map(|discipline| [(discipline, 3), (discipline, 9)]) {
+        let mut world = SwarmWorld::new(size);
+        let isolated = size - 1;
+        world.begin(0, bytes, discipline);
+        (0..3).for_each(|_| _ = world.turn());
+        let links = (0..isolated).flat_map(|rank| [(rank, isolated), (isolated, rank)]);
+        world.net.lock().unwrap().blocked = links.collect();
+        let cut_at = world.now;
+        world.run_until(|world| world.outcomes.contains_key(&isolated));
+        let waited = world.now - cut_at;
+        assert!(waited < stall_timeout + answer_timeout * 3 / 2, "{discipline:?}, {size} ranks: {waited:?}");
+        assert!(matches!(world.outcomes[&isolated], Err(TransferError::Failure(MemberFailure::RootLost { .. }))));
+        world.run_until(|world| world.outcomes.len() == size - 1 && world.settled.is_some());
+        assert!((1..isolated).all(|rank| world.has_value(rank, bytes)), "{discipline:?}");
+    }
+}
+
+#[test]
+fn a_probe_starts_no_fetch() {
+    let (bytes, timing) = (9 * BLOCK_BYTES, SwarmTiming::default());
+    let mut world = SwarmWorld::new(4);
+    let (root_value, digests) = root_value(bytes);
+    let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), Discipline::Chain, 4);
+    let number = world.ranks[0].0.offer(world.now, root_value, manifest, digests, vec![3]);
+    (1..4).for_each(|rank| _ = world.ranks[rank].0.expect(world.now, 0, None));
+    world.ranks[3].0.request(world.now, number);
+    (0..3).for_each(|_| _ = world.turn());
+    world.net.lock().unwrap().fail(0, true);
+    // The member probes its peers after a quarter of the time in which the root may answer.
+    let resumed_at = world.now + timing.suspicion_timeout() + timing.answer_timeout * 3 / 4;
+    while world.now < resumed_at {
+        world.turn();
+    }
+    assert!(world.ranks[1].1.links.contains_key(&3), "rank 1 has answered the probe");
+    world.net.lock().unwrap().silent.clear();
+    world.run_until(|world| world.outcomes.contains_key(&3));
+    assert!(world.has_value(3, bytes) && !world.outcomes.contains_key(&1));
 }
 
 #[test]

@@ -28,6 +28,7 @@ enum ScheduledEvent {
     Death { node: usize },
     Stop { rank: usize },
     Cut { ends: [usize; 2] },
+    Partition,
 }
 
 /// State of a simulated rank.
@@ -65,6 +66,8 @@ pub(super) struct SwarmState<'a> {
     /// For each rank, the ranks that exchanged a message with it. Empty without these faults.
     contacts: Vec<BTreeSet<usize>>,
     cut: BTreeSet<[usize; 2]>,
+    /// Ranks that are silently disconnected from all others.
+    separated: BTreeSet<usize>,
     corruptions: Vec<(usize, f64)>,
     outcomes: Vec<Vec<RankOutcome>>,
     settled: Vec<Option<TrackerReport>>,
@@ -127,6 +130,7 @@ impl<'a> SwarmState<'a> {
         faults.deaths().iter().for_each(|&(node, at_s)| clock.schedule(at_s, ScheduledEvent::Death { node }));
         faults.cuts().iter().for_each(|&(ends, at_s)| clock.schedule(at_s, ScheduledEvent::Cut { ends }));
         request.suspensions.iter().for_each(|&(rank, at_s)| clock.schedule(at_s, ScheduledEvent::Stop { rank }));
+        request.partition.iter().for_each(|&(_, at_s)| clock.schedule(at_s, ScheduledEvent::Partition));
         let run_states = (0..p)
             .map(|rank| if late.contains_key(&rank) { RankRunState::Absent } else { RankRunState::Running })
             .collect();
@@ -140,6 +144,7 @@ impl<'a> SwarmState<'a> {
             has_faults: !cluster.faults.deaths().is_empty() || !cluster.faults.cuts().is_empty(),
             contacts: vec![BTreeSet::new(); p],
             cut: BTreeSet::new(),
+            separated: BTreeSet::new(),
             corruptions: request.corruptions.clone(),
             outcomes: vec![vec![RankOutcome::Waiting; p]; manifests.len()],
             settled: vec![None; manifests.len()],
@@ -257,6 +262,7 @@ impl<'a> SwarmState<'a> {
             }
             ScheduledEvent::Stop { rank } => self.stop(rank),
             ScheduledEvent::Cut { ends } => self.cut_connection(ends),
+            ScheduledEvent::Partition => self.partition(),
         }
     }
 
@@ -287,7 +293,9 @@ impl<'a> SwarmState<'a> {
     }
 
     fn is_reachable(&self, one: usize, other: usize) -> bool {
-        self.run_states[other] == RankRunState::Running && !self.cut.contains(&[one.min(other), one.max(other)])
+        self.run_states[other] == RankRunState::Running
+            && !self.cut.contains(&[one.min(other), one.max(other)])
+            && self.separated.contains(&one) == self.separated.contains(&other)
     }
 
     /// Report the progress of a node's fetches to the node.
@@ -330,6 +338,8 @@ impl<'a> SwarmState<'a> {
                 self.finish(broadcast, rank, RankOutcome::Done { at_s: now_s, is_valid });
             }
             Action::Failed(failure) => self.finish(broadcast, rank, RankOutcome::Failed { at_s: now_s, failure }),
+            // The report of a part without the root says nothing about the others.
+            Action::Settled { .. } if self.separated.contains(&rank) => {}
             Action::Settled { acknowledged, lost, corruptions } => {
                 self.settled[broadcast] =
                     Some(TrackerReport { tracker: rank, at_s: now_s, acknowledged, lost, corruptions });
@@ -443,13 +453,29 @@ impl<'a> SwarmState<'a> {
         }
     }
 
+    /// Separate ranks from the others. No rank is notified.
+    fn partition(&mut self) {
+        let Some((ranks, _)) = &self.request.partition else { return };
+        self.separated = ranks.iter().copied().collect();
+        let now_s = self.clock.now_s();
+        let flows: Vec<u32> = ranks.iter().flat_map(|&rank| self.flows_of(rank)).collect();
+        for number in flows {
+            let flow = self.flows.flow(number);
+            if self.separated.contains(&flow.sender) != self.separated.contains(&flow.receiver) {
+                self.flows.freeze(number, now_s);
+            }
+        }
+    }
+
     /// Record the first outcome of a rank. A rank that is lost after it received the value keeps its success.
     fn finish(&mut self, broadcast: usize, rank: usize, outcome: RankOutcome) {
         if self.outcomes[broadcast][rank] == RankOutcome::Waiting {
             self.outcomes[broadcast][rank] = outcome;
             self.unfinished_count -= 1;
-            // The broadcast is unsettled until the tracker knows this outcome.
-            self.settled[broadcast] = None;
+            // The broadcast is unsettled until the tracker knows this outcome. It cannot know those of separated ranks.
+            if !self.separated.contains(&rank) {
+                self.settled[broadcast] = None;
+            }
         }
     }
 
@@ -462,7 +488,11 @@ impl<'a> SwarmState<'a> {
             bytes: bytes.round() as usize,
             busy_s,
         };
+        let trackers = |nodes: &Vec<TickingNode>| {
+            nodes.iter().filter(|it| it.node.is_tracker()).map(|it| it.node.rank()).collect()
+        };
         SwarmOutcome {
+            trackers: self.nodes.iter().map(trackers).collect(),
             loads: self.flows.wire_bytes.iter().enumerate().filter(|(_, carried)| carried.0 > 0.0).map(load).collect(),
             manifests: self.manifests,
             outcomes: self.outcomes,

@@ -47,6 +47,9 @@ pub struct SwarmRequest {
     pub late_joins: Vec<(usize, f64)>,
     /// Ranks that are suspended forever, each with its time.
     pub suspensions: Vec<(usize, f64)>,
+    /// Ranks, but no root, that are silently disconnected from all others, not from each other, and the time of this
+    /// fault.
+    pub partition: Option<(Vec<usize>, f64)>,
     /// Ranks that corrupt the next block that they start to send, each with the start time of this fault.
     pub corruptions: Vec<(usize, f64)>,
     /// Delay in seconds until the peer detects a death or a cut.
@@ -70,6 +73,7 @@ impl SwarmRequest {
             timing: SwarmTiming::default(),
             late_joins: Vec::new(),
             suspensions: Vec::new(),
+            partition: None,
             corruptions: Vec::new(),
             detection_delay_s: 0.01,
             rebalance_interval_s: 0.0,
@@ -149,6 +153,8 @@ pub struct SwarmOutcome {
     pub outcomes: Vec<Vec<RankOutcome>>,
     /// Report of the tracker, for each value.
     pub settled: Vec<Option<TrackerReport>>,
+    /// Ranks that act as tracker at the end, for each value.
+    pub trackers: Vec<Vec<usize>>,
     /// Bytes sent by each rank, including corrupt and incomplete blocks.
     pub sent_bytes: Vec<usize>,
     /// Load of each wire in use.
@@ -204,8 +210,9 @@ impl fmt::Display for SwarmError {
 impl std::error::Error for SwarmError {}
 
 fn check(p: usize, request: &SwarmRequest, block_counts: &[usize]) -> Result<(), SwarmError> {
-    let named =
-        request.late_joins.iter().chain(&request.suspensions).chain(&request.corruptions).map(|(rank, _)| *rank);
+    let timed = request.late_joins.iter().chain(&request.suspensions).chain(&request.corruptions);
+    let separated = request.partition.iter().flat_map(|(ranks, _)| ranks.iter().copied());
+    let named = timed.map(|(rank, _)| *rank).chain(separated);
     let ordered = request
         .broadcasts
         .iter()

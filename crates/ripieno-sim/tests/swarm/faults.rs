@@ -91,6 +91,40 @@ fn any_one_rank_may_hang() {
 }
 
 #[test]
+fn disconnected_ranks_report_it_in_bounded_time_and_each_part_has_one_tracker() {
+    let timing = SwarmTiming { stall_timeout: Duration::from_millis(500), answer_timeout: Duration::from_millis(2250) };
+    for (name, discipline) in disciplines() {
+        for separated in [vec![1], vec![3], vec![8], vec![3, 8], vec![6, 7, 8]] {
+            for at_s in [0.0, 1e-4, 0.05, 0.1, 0.2, 0.3] {
+                let mut request = SwarmRequest { timing, ..request(discipline) };
+                request.partition = Some((separated.clone(), at_s));
+                let found = simulated(&cluster(9), &request);
+                let case_text = format!("{name}, ranks {separated:?} disconnected at {at_s} s");
+                let is_separated = |rank: &usize| separated.contains(rank);
+                for (rank, outcome) in found.outcomes[0].iter().enumerate() {
+                    match outcome {
+                        RankOutcome::Done { is_valid, .. } => assert!(is_valid, "{case_text}: rank {rank}"),
+                        RankOutcome::Failed { at_s: failed_s, failure } => {
+                            assert!(is_separated(&rank), "{case_text}: rank {rank} failed: {failure}");
+                            let waited_s = failed_s - at_s;
+                            let limit_s = (timing.stall_timeout + timing.answer_timeout).as_secs_f64() + 0.5;
+                            assert!(waited_s <= limit_s, "{case_text}: rank {rank} waited {waited_s} s");
+                        }
+                        other => panic!("{case_text}: rank {rank}: {other:?}"),
+                    }
+                }
+                let (inside, outside): (Vec<usize>, Vec<usize>) =
+                    found.trackers[0].iter().partition(|it| is_separated(it));
+                assert!(inside.len() <= 1 && outside == [0], "{case_text}: trackers {inside:?} and {outside:?}");
+                let settled = found.settled[0].as_ref().unwrap_or_else(|| panic!("{case_text}: no final report"));
+                let others = (1..9).filter(|rank| !is_separated(rank));
+                assert!(others.clone().all(|rank| settled.acknowledged.contains(&rank)), "{case_text}: {settled:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn silent_ranks_delay_streams_by_their_detection_only() {
     // 50 MB take 4 s. These are the timeouts of links with a heartbeat timeout of 10 s.
     let timing = SwarmTiming { stall_timeout: Duration::from_millis(1250), answer_timeout: Duration::from_secs(10) };

@@ -152,6 +152,13 @@ impl SwarmMember {
         queried_since.max(self.tracker_reached) + self.timing.answer_timeout
     }
 
+    /// Return when the member begins to doubt that the tracker answers its query.
+    pub(super) fn tracker_suspicion(&self) -> Option<Duration> {
+        let is_open = matches!(self.phase, Phase::Receiving | Phase::Done);
+        let since = self.queried_since.filter(|_| is_open)?.max(self.tracker_reached);
+        Some(since + self.timing.answer_timeout / 4)
+    }
+
     /// Process an event and return whether the tracker must be considered lost.
     pub(super) fn handle(&mut self, now: Duration, event: SwarmEvent, out: &mut Vec<Action>) -> bool {
         match event {
