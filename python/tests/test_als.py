@@ -464,6 +464,17 @@ def test_examples_of_the_docstrings_hold():
 def test_ids_of_strings_that_end_in_nul_are_refused_and_whole_fractions_are_ids(tmp_path):
     with pytest.raises(rp.InputError, match=r"users: 'a\\x00' ends in a NUL character"):
         rp.ALS(rank=1).fit((["a", "a\0", "b"], ["x", "y", "x"], [1.0, 2, 3]))
+
+
+def test_inner_nuls_of_ids_are_kept(tmp_path):
+    users = np.array(["a", "a\0b", "a\0c"])
+    np.savez(tmp_path / "ratings.npz", user=users, item=np.arange(3), rating=np.ones(3))
+
+    for ratings in ((users, np.arange(3), np.ones(3)), tmp_path / "ratings.npz"):
+        model = rp.ALS(rank=1, max_iter=1).fit(ratings)
+        assert model.user_ids_.tolist() == users.tolist()
+        pairs = pa.table({"user": users.tolist(), "item": [0, 1, 2]})
+        assert np.isfinite(model.predict(pairs)).all()
     model = rp.ALS(rank=1, random_state=0).fit(([1.0, 2.0], pd.Categorical([7, 9]), [1.0, 2]))
     assert (model.user_ids_.tolist(), model.item_ids_.tolist()) == ([1, 2], [7, 9])
 

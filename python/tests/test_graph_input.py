@@ -504,3 +504,9 @@ def test_an_error_of_one_worker_is_raised_on_all(world, tmp_path):
     (tmp_path / "bad.txt").write_text(lines(PAIRS) + "oops\n")
     with pytest.raises(rp.InputError, match=f"bad.txt, line {len(PAIRS) + 1}"):
         world(3).run(share, Graph(tmp_path / "bad.txt"))
+
+
+def test_inner_nuls_of_names_are_kept():
+    names = np.array(["a", "a\0b", "a\0c"])
+
+    assert rp.PageRank().fit((names, np.roll(names, 1))).vertices_.tolist() == names.tolist()

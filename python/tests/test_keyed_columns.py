@@ -52,6 +52,17 @@ def test_strings_are_read_from_any_column(keys):
     assert rows.schema.keys == "string" and len(rows) == 5
 
 
+@pytest.mark.parametrize("dtype", ["U4", "S4", np.dtypes.StringDType(), object], ids=str)
+def test_strings_of_numpy_keep_inner_nuls(dtype):
+    names = ["\0d", "a", "a\0b", "a\0c"]
+
+    combined = rp.KeyValues(np.array(names, dtype), [4, 1, 2, 3]).combined().sorted()
+
+    found = combined.keys.to_pylist()
+    assert [key.decode() if dtype == "S4" else key for key in found] == names
+    assert combined.values.tolist() == [4, 1, 2, 3]
+
+
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u2", "u8", ">i4"])
 @pytest.mark.parametrize("convert", [np.asarray, pa.array, pl.Series, list], ids=lambda convert: convert.__name__)
 def test_whole_numbers_become_int64(dtype, convert):

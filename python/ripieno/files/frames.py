@@ -16,6 +16,8 @@ from ripieno.errors import InputError
 
 #: The kinds of dtypes of real numbers.
 NUMBERS = "biuf"
+#: The kinds of dtypes of strings and bytes.
+TEXTS = "UST"
 #: The kinds of dtypes that NumPy converts to real numbers with a loss: complex numbers, periods and dates.
 NO_NUMBERS = "cmM"
 #: Arrow's names of booleans that are stored as bytes, and of UUIDs.
@@ -183,7 +185,7 @@ def list_matrix(column: pa.ChunkedArray, width: int, where: str, first: int = 0)
 
 def arrow_type_of(dtype: np.dtype[Any]) -> pa.DataType:
     """Return the Arrow type of values of a dtype; binary if they are neither numbers nor text."""
-    if dtype.kind == "U":
+    if dtype.kind in "UT":
         return pa.string()
     if dtype.kind not in NUMBERS:
         return pa.binary()
@@ -192,6 +194,10 @@ def arrow_type_of(dtype: np.dtype[Any]) -> pa.DataType:
 
 def arrow_array(values: NDArray[Any]) -> pa.Array:
     """Return a one-dimensional array as Arrow values, without a copy if they are contiguous, aligned and native."""
+    if values.dtype.kind in TEXTS:
+        # PyArrow ends NumPy's strings at their first NUL.
+        return pa.array(values.astype(object), arrow_type_of(values.dtype))
+    if values.dtype.kind not in NUMBERS:
+        return pa.array(values)
     kind = arrow_type_of(values.dtype)
-    dtype = values.dtype if values.dtype.kind not in NUMBERS else np.dtype(kind.to_pandas_dtype())
-    return pa.array(np.require(values, dtype, ["C", "ALIGNED"]), kind)
+    return pa.array(np.require(values, kind.to_pandas_dtype(), ["C", "ALIGNED"]), kind)

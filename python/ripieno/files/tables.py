@@ -70,7 +70,9 @@ def write_array(array: NDArray[Any], out: ResultPath, names: Sequence[str]) -> N
 def _table(columns: Columns) -> pa.Table:
     import pyarrow as pa
 
-    return pa.table({name: np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for name, c in columns.items()})
+    from ripieno.files.frames import arrow_array
+
+    return pa.table({name: arrow_array(c) if isinstance(c, np.ndarray) else c for name, c in columns.items()})
 
 
 def _write_npz(columns: Columns, path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.frames import NO_NUMBERS, frame_as_table, is_text, without_index
+from ripieno.files.frames import NO_NUMBERS, arrow_array, frame_as_table, is_text, without_index
 from ripieno.graph.edge_files import LARGEST_ID, choose_columns, table_edges
 from ripieno.graph.edges import Edges
 from ripieno.graph.names import named_edges
@@ -156,7 +156,8 @@ def _columns(source: Any, weighted: bool | None) -> EdgesInMemory:
         raise InputError(f"weighted=True, but there are no weights: expected {expected}")
     if any(np.asarray(ids).dtype.kind in "OSTU" for ids in source[:2]):
         try:
-            return _frame(pa.table(dict(zip(("source", "target", "weight"), source, strict=False))), weighted)
+            columns = [arrow_array(each) if isinstance(each, np.ndarray) else each for each in source]
+            return _frame(pa.table(dict(zip(("source", "target", "weight"), columns, strict=False))), weighted)
         except pa.ArrowException as error:
             raise InputError(
                 f"edges: {error}: expected whole numbers, or strings, in columns of equal length"

@@ -206,4 +206,6 @@ def _rounded(rows: KeyValues, schema: KeyedSchema) -> KeyValues:
     """Return the rows with values in the dtype of `schema`."""
     if rows.values is None or rows.values.dtype.name == schema.dtype:
         return rows
-    return KeyValues.of_columns(rows.key_column, rows.values.astype(np.dtype(schema.dtype)))
+    with np.errstate(over="ignore"):
+        # A total above the range is infinite, without a warning, as in `regroup`.
+        return KeyValues.of_columns(rows.key_column, rows.values.astype(np.dtype(schema.dtype)))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.files.frames import arrow_array
 from ripieno.keyed.columns import EXPECTED_KEYS, EXPECTED_VALUES, Keys, Strings, aligned
 
 
@@ -101,7 +102,7 @@ def _column(given: Any, name: str) -> pa.Array:
             return _in_one_piece(given)
         if hasattr(given, "__arrow_c_stream__"):
             return _in_one_piece(pa.chunked_array(given))
-        return _in_one_piece(pa.array(given))
+        return _in_one_piece(arrow_array(given) if isinstance(given, np.ndarray) else pa.array(given))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name}: a {type(given).__name__}: {error}: {EXPECTED_KEYS}") from None
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError, MissingColumn
-from ripieno.files.frames import NO_NUMBERS, as_numbers, frame_as_table, plain_ids, without_index
+from ripieno.files.frames import NO_NUMBERS, arrow_array, as_numbers, frame_as_table, plain_ids, without_index
 from ripieno.files.sources import absolute_paths, describe_paths
 from ripieno.input import Split, share, splits
 from ripieno.input.columns import TableOptions, paths_and_options
@@ -257,7 +257,7 @@ def as_ids(ids: Any, name: str) -> pa.Array:
         found: Any = ids
         if not isinstance(ids, pa.Array | pa.ChunkedArray):
             # NumPy strips trailing NUL characters from strings.
-            found = pa.array(ids if isinstance(ids, list | tuple) else np.atleast_1d(ids))
+            found = pa.array(ids) if isinstance(ids, list | tuple) else arrow_array(np.atleast_1d(ids))
         chunks = found.chunks if isinstance(found, pa.ChunkedArray) else [found]
         if not chunks:
             return pa.array([], pa.int64())
@@ -304,7 +304,7 @@ def numbered(ids: pa.Array) -> tuple[NDArray[np.int32], NDArray[Any]]:
 
 def label_positions(ids: Any, labels: NDArray[Any], name: str) -> NDArray[np.int64]:
     """Return the positions of ids among labels; -1 if missing."""
-    requested, known = as_ids(ids, name), pa.array(labels)
+    requested, known = as_ids(ids, name), arrow_array(labels)
     if len(labels) and len(requested) and pa.types.is_integer(requested.type) != (labels.dtype.kind == "i"):
         expected = "whole numbers" if labels.dtype.kind == "i" else "strings"
         raise InputError(f"{name}: ids are {expected} here, as in the ratings, not {requested.type}")
