@@ -366,6 +366,7 @@ def test_matrix_market_follows_its_banner(name, tmp_path):
     assert rows(Graph(write("integer", "skew-symmetric", "2 2 1\n2 1 3\n")), 1) == [(0, 1, -3.0), (1, 0, 3.0)]
     for field, symmetry, body, message in (
         ("complex", "general", "2 2 1\n1 2 3 4\n", "of coordinate complex general: expected"),
+        ("pattern", "skew-symmetric", "2 2 1\n2 1\n", "of coordinate pattern skew-symmetric: expected"),
         ("real", "general", "2 3 1\n1 2 3\n", "expected a square matrix"),
         ("real", "general", "2 2 900000000000\n1 2 3\n", "is damaged: 900,000,000,000 entries in"),
         ("real", "general", "2 2 1\n1 9 3\n", "is damaged"),

@@ -144,7 +144,7 @@ def _info(path: str, file: IO[bytes]) -> MatrixInfo:
         or field not in FIELDS
         or symmetry not in SYMMETRIES
         or (layout, field) == ("array", "pattern")
-        or (field, symmetry) == ("unsigned-integer", "skew-symmetric")
+        or (symmetry == "skew-symmetric" and field in ("pattern", "unsigned-integer"))
     ):
         raise InputError(
             f"{path}: a MatrixMarket file of {layout} {field} {symmetry}: expected coordinate or array, "
