@@ -113,6 +113,20 @@ def test_classes_of_new_rows_are_predicted():
     np.testing.assert_allclose(found, fitted.predict_proba(MORE), rtol=1e-6)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_names_of_rows_are_written_though_another_column_has_text(suffix):
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(price=PRICE, town="t", name=[f"n{row}" for row in range(60)])
+    frame.to_parquet("named.parquet")
+    frame.to_csv("named.csv", index=False)
+    assert main(["ridge", f"named{suffix}", "--target", "price", "--columns", "d,b,price", "-q"]) == 0
+
+    assert main(["predict", "result", f"named{suffix}", "--id", "name", "--out", "found.csv", "-q"]) == 0
+
+    found = pd.read_csv("found.csv")
+    assert found["name"].tolist() == frame["name"].tolist()
+    np.testing.assert_allclose(found["predict"], rp.Ridge().fit(X[:, [3, 1]], PRICE).predict(X[:, [3, 1]]))
+
+
 def test_classes_of_new_libsvm_text_are_predicted():
     assert main(["logistic", "dear.svm", "-q"]) == 0
 

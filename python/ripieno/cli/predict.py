@@ -95,6 +95,7 @@ def predict_command(
     """
     from rich.console import Console
 
+    from ripieno.algorithms.column_choice import fitted_columns
     from ripieno.algorithms.result_folder import ResultFolder
     from ripieno.input import TableFiles
     from ripieno.input.matrix import open_source
@@ -115,7 +116,8 @@ def predict_command(
     if isinstance(tables, TableFiles) and tables.id is not None:
         check_format(out, [end for end in TABLE_FORMATS if end != ".npz"])
         # The target is not used, so its type is not checked.
-        ids = open_source(tables, getattr(model, "_target_name", None), ()).ids().combine_chunks()
+        rows = fitted_columns(model, tables)
+        ids = open_source(rows, getattr(model, "_target_name", None), ()).ids().combine_chunks()
     found = getattr(model, chosen)(tables)
     names = _column_names(model, chosen, found)
     if ids is None:
