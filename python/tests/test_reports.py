@@ -14,9 +14,10 @@ import pandas as pd
 import pytest
 import ripieno as rp
 from ripieno import log
+from ripieno.algorithms.predictions import of_classes, of_targets
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
-from sklearn.metrics import confusion_matrix, roc_auc_score
+from sklearn.metrics import confusion_matrix, r2_score, roc_auc_score
 from test_report import PageReader
 from test_saved_models import MODELS, fitted
 
@@ -179,6 +180,26 @@ def test_predictions_of_a_report_are_bounded():
     found = rp.Ridge().fit(rows, rows[:, :1]).report_.about.predictions
     assert (found.count, found.total, len(found.residuals[0])) == (10_000, 20_000, 1500)
     assert "R² on 10,000 of these rows" in rp.Ridge().fit(rows, rows[:, 0]).report_._repr_html_()
+
+
+def test_the_r_squared_of_constant_targets_is_that_of_scikit_learn():
+    actual = np.column_stack([np.arange(4.0), np.full(4, 2.0), np.full(4, 3.0)])
+    predicted = np.column_stack([[0, 1, 2, 4.0], np.full(4, 2.0), [3, 3, 3, 3.5]])
+
+    found = of_targets(actual, predicted, 4)
+
+    assert found.score == pytest.approx(r2_score(actual, predicted))
+
+
+def test_a_class_without_predicted_rows_has_no_roc_curve():
+    scores = np.random.default_rng(0).normal(size=(30, 3))
+    numbers = np.arange(30) % 2
+
+    found = of_classes(numbers, scores, np.array(["a", "b", "c"]), 900)
+
+    assert {name: curve.area for name, curve in found.curves.items()} == pytest.approx(
+        {name: roc_auc_score(numbers == at, scores[:, at]) for at, name in enumerate("ab")}
+    )
 
 
 def test_ratings_held_out_are_compared():

@@ -44,7 +44,8 @@ class Predictions:
     confusion
         Rows by class and by predicted class, (k, k), unless there are too many classes.
     curves
-        ROC curves by class: for two classes, the curve of the second class.
+        ROC curves by class: for two classes, the curve of the second class. Classes that none or all of the predicted
+        rows have are omitted.
     """
 
     score: float
@@ -61,7 +62,9 @@ def of_targets(actual: Reals, predicted: Reals, total: int) -> Predictions:
     """Return the predictions of a regression, from targets and predictions, (m, t) each."""
     residuals = actual - predicted
     variances = ((actual - actual.mean(axis=0)) ** 2).sum(axis=0)
-    shares = 1 - (residuals**2).sum(axis=0) / np.where(variances > 0, variances, np.nan)
+    errors = (residuals**2).sum(axis=0)
+    # scikit-learn's scores for a constant target: 1 if all predictions are exact, else 0.
+    shares = np.where(variances > 0, 1 - errors / np.where(variances > 0, variances, 1), errors == 0)
     shown = np.arange(min(len(actual), MAX_RESIDUAL_COUNT)) * len(actual) // min(len(actual), MAX_RESIDUAL_COUNT)
     pairs = predicted[shown, 0].copy(), residuals[shown, 0].copy()
     return Predictions(float(shares.mean()), len(actual), total, residuals=pairs, target_count=actual.shape[1])
@@ -77,7 +80,12 @@ def of_classes(numbers: NDArray[np.int64], scores: Reals, classes: NDArray[np.ge
         count = len(names)
         confusion = np.bincount(numbers * count + found, minlength=count * count).reshape(count, count)
         columns = {1: scores[:, 0]} if is_binary else dict(enumerate(scores.T))
-        curves = {names[number]: _curve(numbers == number, column) for number, column in columns.items()}
+        # Without rows of the class, or of others, there are no rates.
+        curves = {
+            names[number]: _curve(numbers == number, column)
+            for number, column in columns.items()
+            if len(np.unique(numbers == number)) == 2
+        }
     share = float(np.mean(found == numbers))
     return Predictions(share, len(numbers), total, classes=names, confusion=confusion, curves=curves)
 
@@ -87,8 +95,8 @@ def _curve(is_positive: NDArray[np.bool_], scores: Reals) -> RocCurve:
     # Rows with equal scores are accepted together.
     ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
     positives = np.cumsum(is_positive[order])[ends]
-    false = np.append(0.0, (ends + 1 - positives) / max(int((~is_positive).sum()), 1))
-    true = np.append(0.0, positives / max(int(is_positive.sum()), 1))
+    false = np.append(0.0, (ends + 1 - positives) / (~is_positive).sum())
+    true = np.append(0.0, positives / is_positive.sum())
     area = float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
     shown = np.unique(np.linspace(0, len(false) - 1, min(len(false), MAX_CURVE_POINTS)).astype(np.int64))
     return RocCurve(false[shown], true[shown], area)
