@@ -12,6 +12,7 @@ import sys
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import ripieno as rp
 from ripieno.algorithms.logistic import estimator as logistic
@@ -111,6 +112,25 @@ def test_an_l1_penalty_reaches_a_lower_value_than_scikit_learn_and_resumes(tmp_p
     np.testing.assert_array_equal(resumed.coef_, model.coef_)
     with pytest.raises(rp.CheckpointError, match=r"l1_ratio was 0\.9 in the checkpoint and is 0\.0 now"):
         resumed.set_params(l1_ratio=0.0).fit(rows, LABELS[4])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "libsvm"])
+def test_classes_that_float64_cannot_distinguish_are_refused(kind, tmp_path):
+    ids = np.array([2**53, 2**53 + 1, 5])[np.arange(30) % 3]
+    points, path = np.arange(30)[:, None] % 3 + np.linspace(0, 0.1, 30)[:, None], tmp_path / f"rows.{kind}"
+    frame = pd.DataFrame({"point": points[:, 0], "id": ids})
+    {
+        "csv": lambda: frame.to_csv(path, index=False),
+        "parquet": lambda: frame.to_parquet(path),
+        "libsvm": lambda: dump_svmlight_file(points, ids, str(path)),
+    }[kind]()
+
+    with pytest.raises(rp.InputError, match=r"has the class 9007199254740992, and .*: expected classes of strings"):
+        rp.LogisticRegression().fit(path, None if kind == "libsvm" else "id")
+
+    if kind == "csv":
+        path = rp.input.TableFiles(path, types={"id": "string"})
+        assert rp.LogisticRegression().fit(path, "id").classes_.tolist() == sorted(set(ids.astype(str)))
 
 
 def test_weights_of_classes_apply_to_files(tmp_path):

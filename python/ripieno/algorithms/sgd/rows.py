@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: sorted.
 MAX_TABLE_COLUMNS = 1 << 20
 MAX_TABLE_COLUMNS_PER_ENTRY = 4
+#: Different whole numbers from here on may be equal as float64.
+EXACT_LIMIT = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,12 @@ def checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[A
     if not len(found):
         raise InputError(f"{name} has no rows")
     if classes is None:
+        inexact = found[np.abs(found) >= EXACT_LIMIT] if found.dtype.kind == "f" else found[:0]
+        if len(inexact):
+            raise InputError(
+                f"{name} has the class {inexact[0]:.0f}, and numbers from 2^53 on are not exact in files: expected "
+                "classes of strings"
+            )
         classes = found
     unknown = np.setdiff1d(found, classes)
     if len(unknown):
