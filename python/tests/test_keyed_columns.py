@@ -256,3 +256,16 @@ def test_columns_that_have_been_checked_are_not_checked_again(monkeypatch, keys,
 
     assert len(found) == 2 and len(rows.take([0, 1]).sorted("value")) == 2
     assert len(rp.KeyValues.joined([rows, rows])) == 6
+
+
+def test_whole_numbers_of_a_list_are_not_rounded():
+    assert rp.KeyValues([1, 2], [2**53, 0.5]).values.tolist() == [2**53, 0.5]
+    for values in ([1, 2**63 + 1], [0.5, 2**53 + 1], [[1, 2], [-1, 2**63 + 1]]):
+        with pytest.raises(rp.InputError, match=r"values: \d+ is not exact as a float64: expected an array of one"):
+            rp.KeyValues([1, 2], values)
+    assert rp.KeyValues([1], np.array([2**63 + 1], np.uint64)).values.tolist() == [2**63 + 1]
+
+
+def test_a_mask_of_another_length_is_refused():
+    with pytest.raises(rp.InputError, match=r"take: booleans of shape \(1,\): expected one for each of 3 rows"):
+        rp.KeyValues([1, 2, 3]).take([True])

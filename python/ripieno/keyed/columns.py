@@ -246,6 +246,11 @@ def _listed(given: Any, name: str, expected: str) -> NDArray[Any]:
         raise InputError(f"{name}: {error}: {expected}, rows of equal length") from None
     if array.size and array.dtype.kind not in ("biuf" if expected is EXPECTED_VALUES else "iuf"):
         raise InputError(f"{name}: a {type(given).__name__} that becomes an array of {array.dtype}: {expected}")
+    if array.dtype.kind == "f" and (np.abs(array) >= 2**53).any():
+        numbers = zip(np.asarray(given, object).ravel().tolist(), array.ravel().tolist(), strict=True)
+        for number, found in numbers:
+            if isinstance(number, int) and number != found:
+                raise InputError(f"{name}: {number} is not exact as a {array.dtype}: expected an array of one dtype")
     return array
 
 

@@ -199,6 +199,8 @@ class KeyValues:
         """Return some rows, by index, in that order."""
         rows = np.asarray(rows)
         if rows.dtype.kind == "b":
+            if rows.shape != (len(self),):
+                raise InputError(f"take: booleans of shape {rows.shape}: expected one for each of {len(self)} rows")
             rows = np.flatnonzero(rows)
         if rows.dtype.kind not in "iu" and rows.size:
             raise InputError(f"take: rows of dtype {rows.dtype}: expected whole numbers or booleans")
