@@ -58,7 +58,7 @@ def _scaling(report: Measurements, effort: Effort, data: Path | None) -> None:
     stresses: dict[str, list[float]] = {}
     for run in range(effort.runs(RUN_COUNT)):
         start = np.random.RandomState(run).uniform(size=(count, DIMENSIONS))
-        model = rp.MDS(DIMENSIONS, init=start, max_iter=ITERATION_COUNT, eps=0).fit(dissimilarities)
+        model = rp.MDS(DIMENSIONS, init=start, max_iter=ITERATION_COUNT, tol=0).fit(dissimilarities)
         ours.append(statistics.median(step.seconds for step in model.report_.iterations))
         stresses.setdefault("Ripieno", []).append(model.normalized_stress_)
         for name, (seconds, stress) in {
@@ -136,7 +136,7 @@ def _iterations(
     counted: list[tuple[float, float]] = []
     with rp.launch(ranks, threads=1) as job:
         for iterations in [1, 1, *[RANKS_ITERATIONS] * effort.runs(RUN_COUNT)]:
-            model = rp.MDS(DIMENSIONS, weights=weights, init=start, max_iter=iterations, eps=0, engine=job)
+            model = rp.MDS(DIMENSIONS, weights=weights, init=start, max_iter=iterations, tol=0, engine=job)
             report = model.fit(dissimilarities).report_
             counted.append(
                 tuple(max(rank[count] for rank in report.traffic) for count in ("bytes_received", "call_count"))
@@ -269,7 +269,7 @@ class _Layouts:
             moments.append((time.perf_counter(), time.process_time()))
 
         model = rp.FruchtermanReingold(
-            iterations=self._iterations, threshold=0, random_state=seed, on_iteration=note, **parameters
+            max_iter=self._iterations, tol=0, random_state=seed, on_iteration=note, **parameters
         )
         model.fit(rp.Graph(self.edges, directed=False, vertex_count=self._count))
         iteration_times = np.diff(np.array(moments), axis=0)

@@ -15,8 +15,9 @@ _SIZE_FACTORS = {"": 1, "b": 1} | {
     for power, prefix in enumerate("kmgt")
     for end, base in (("", 1000), ("b", 1000), ("ib", 1024))
 }
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|ms|us|µs|ns)")
-_EXPONENTS = {"s": "", "ms": "e-3", "us": "e-6", "µs": "e-6", "ns": "e-9"}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|ms|us|µs|ns|min|h)")
+_EXPONENTS = {"s": "", "ms": "e-3", "us": "e-6", "µs": "e-6", "ns": "e-9", "min": "", "h": ""}
+_LONG = {"min": 60.0, "h": 3600.0}
 
 
 def bits_per_s(name: str, rate: object, minimum: int = 10**5, maximum: int = 10**12) -> int:
@@ -57,7 +58,7 @@ def seconds_of(name: str, text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise InputError(f"{name}={text!r}: expected a number and s, ms, us or ns, such as 5us")
-    return float(match[1] + _EXPONENTS[match[2]])
+    return float(match[1] + _EXPONENTS[match[2]]) * _LONG.get(match[2], 1.0)
 
 
 def size_of(name: str, text: str) -> int:

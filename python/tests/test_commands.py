@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
+from functools import partial
 from pathlib import Path
 
 import click
@@ -307,6 +309,46 @@ def test_every_option_has_one_name_in_all_commands():
             assert shown.keys() >= OF_FITS, f"ripieno {name} lacks {OF_FITS - shown.keys()}"
         if "--quiet" in shown:
             assert "--verbose" in shown, name
+
+
+#: Options for rates and durations.
+UNITS = ("--alpha", "--core", "--gamma", "--rate", "--uplink")
+#: A command with options for rates and durations, up to these options.
+WITH_UNITS = {
+    "bench": ["bench", "allreduce", "--sizes", "8B"],
+    "bench model": ["bench", "model"],
+    "bench strategies": ["bench", "strategies"],
+    "explain COLLECTIVE": ["explain", "allreduce", "--nodes", "4"],
+    "explain sparse": [
+        *("explain", "sparse", "--ranks", "8", "--features", "1e6", "--density", "0.1"),
+        *("--exponent", "1", "--min-packet", "5MB"),
+    ],
+    "lab up": ["lab", "up", "--name", "never"],
+    "simulate": ["simulate", "allreduce", "--nodes", "4"],
+}
+
+
+def test_rates_and_durations_need_a_unit_in_every_command(capsys):
+    for name, options in all_commands():
+        for option in options:
+            if option.metavar in ("RATE", "TIME"):
+                assert main([*WITH_UNITS[name], option.opts[-1], "10"]) == 2, (name, option.opts)
+                text = " ".join(capsys.readouterr().err.split())
+                assert re.search(r"10'?: expected .*such as (100mbit|5us)", text), (name, option.opts, text)
+            # The --alpha of a regression and of ALS is a weight.
+            if option.opts[-1] in UNITS and name not in ("ridge", "als"):
+                assert option.metavar in ("RATE", "TIME"), (name, option.opts)
+
+
+def test_numbers_of_seconds_may_have_a_unit_in_every_command():
+    for name, options in all_commands():
+        for option in options:
+            is_duration = re.search(r"\bseconds\b|for this time", (option.help or "").lower())
+            if is_duration and option.opts[-1] != "--rendezvous-timeout":
+                convert = partial(option.type.convert, param=option, ctx=None)
+                assert [convert("1500ms"), convert("2min"), convert("3")] == [1.5, 120.0, 3.0], (name, option.opts)
+                with pytest.raises(click.BadParameter, match="expected seconds, such as 30, 500ms or 2min"):
+                    convert("soon")
 
 
 def test_split_prints_only_the_path_if_it_is_quiet_and_replaces_its_partitions(folder, capsys):

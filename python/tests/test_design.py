@@ -12,7 +12,7 @@ from ripieno.bench.pages import sparse as report
 from ripieno.cli import main
 from ripieno.sparse import design, packets
 
-TWITTER = ["explain", "sparse", "--ranks", "64", "--features", "60e6", "--density", "0.21", "--alpha", "1.1"]
+TWITTER = ["explain", "sparse", "--ranks", "64", "--features", "60e6", "--density", "0.21", "--exponent", "1.1"]
 
 
 def explained(capsys, *options):
@@ -45,7 +45,7 @@ def test_the_network_of_the_twitter_graph_is_8x4x2_with_packets_of_5_mb(capsys):
 
 
 def test_the_network_of_the_yahoo_graph_depends_on_the_efficient_packet(capsys):
-    graph = ["explain", "sparse", "--ranks", "64", "--features", "1.4e9", "--density", "0.035", "--alpha", "1.1"]
+    graph = ["explain", "sparse", "--ranks", "64", "--features", "1.4e9", "--density", "0.035", "--exponent", "1.1"]
     for size, degrees in (("5MB", "32x2"), ("6.2MB", "16x4"), ("12.2MB", "16x4"), ("12.4MB", "8x8")):
         assert main([*graph, "--min-packet", size, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["designs"]["by packet"]["degrees"] == degrees, size

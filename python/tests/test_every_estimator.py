@@ -92,6 +92,41 @@ def test_options_by_their_former_names_work_with_a_warning(estimator):
         assert model.options == estimator.Options()
 
 
+#: Names of other libraries, and former ones, for a parameter that estimators name equally.
+FORMER = {
+    "max_iter": ("iterations", "max_iterations", "n_iterations", "n_iter", "maxiter", "epochs"),
+    "tol": ("threshold", "tolerance", "eps", "epsilon"),
+    "n_components": ("dim", "dimensions", "components"),
+    "n_clusters": ("clusters", "k_clusters"),
+    "random_state": ("seed",),
+}
+
+
+@every_estimator
+def test_the_same_parameter_has_the_same_name_in_every_estimator(estimator):
+    required = {name: 0 for name, each in inspect.signature(estimator).parameters.items() if each.default is each.empty}
+    declared = parameters_of(estimator)
+
+    assert declared.keys() & {each for names in FORMER.values() for each in names} == set()
+    for name, each in declared.items():
+        for former in each.former:
+            assert former in FORMER[name] and former not in inspect.signature(estimator).parameters
+            with pytest.warns(
+                DeprecationWarning, match=rf"{former}= of {estimator.__name__} is deprecated, use {name}="
+            ):
+                model = estimator(**required, **{former: 3})
+            assert model.get_params() == estimator(**required, **{name: 3}).get_params()
+            with pytest.warns(DeprecationWarning, match=f"use {name}="):
+                assert getattr(model.set_params(**{former: 4}), name) == 4
+            with pytest.warns(DeprecationWarning, match=f"use {name}="):
+                assert getattr(model, former) == 4
+            with pytest.warns(DeprecationWarning, match=f"use {name}="):
+                setattr(model, former, 5)
+            assert getattr(model, name) == 5
+            with pytest.raises(TypeError, match=rf"{estimator.__name__}\(\) got '{name}' twice"):
+                estimator(**required, **{name: 3, former: 3})
+
+
 @every_estimator
 def test_the_documentation_of_a_fit_has_the_common_arguments_and_errors(estimator):
     doc = inspect.getdoc(estimator.fit)

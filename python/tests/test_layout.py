@@ -53,7 +53,7 @@ def test_positions_match_networkx_from_the_same_start(world, workers, parameters
 @pytest.mark.parametrize("approximation", ["exact", "barnes-hut"])
 def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, approximation):
     monkeypatch.setattr(iterations, "PERIOD_S", 0.0)
-    parameters = {"iterations": 12, "approximation": approximation, "random_state": 0}
+    parameters = {"max_iter": 12, "approximation": approximation, "random_state": 0}
     expected = rp.FruchtermanReingold(**parameters).fit(TORUS)
     model = rp.FruchtermanReingold(**parameters, checkpoint=tmp_path / "kept")
 
@@ -78,16 +78,14 @@ def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, mon
 
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     def fit(graph=TORUS, **parameters):
-        return rp.FruchtermanReingold(**{"random_state": 0, "iterations": 9} | parameters, checkpoint=tmp_path).fit(
-            graph
-        )
+        return rp.FruchtermanReingold(**{"random_state": 0, "max_iter": 9} | parameters, checkpoint=tmp_path).fit(graph)
 
     fit()
     positions = np.zeros((30, 2))
     positions[:, 0] = np.arange(30)
     for graph, parameters, message in (
         (CLUB, {}, "the number of vertices was"),
-        (TORUS, {"iterations": 10}, "iterations was 9 in the checkpoint and is 10 now"),
+        (TORUS, {"max_iter": 10}, "max_iter was 9 in the checkpoint and is 10 now"),
         (TORUS, {"random_state": 1}, "random_state was 0 in the checkpoint and is 1 now"),
         (TORUS, {"approximation": "barnes-hut"}, "approximation was 'auto' in the checkpoint"),
         (TORUS, {"init": positions}, "init was"),
@@ -160,7 +158,7 @@ def test_edges_in_arrays_and_files_give_the_layout_of_networkx(world, tmp_path, 
     expected = expected_of(graph, seed=0, iterations=8, scale=None)
 
     for source in (edges, tmp_path / "edges.txt"):
-        model = rp.FruchtermanReingold(iterations=8, random_state=0, engine=world(workers))
+        model = rp.FruchtermanReingold(max_iter=8, random_state=0, engine=world(workers))
         model.fit(rp.Graph(source, directed=directed))
         assert model.vertices_.tolist() == [0, 1, 2, 3, 5, 7]
         assert_close(dict(zip(model.vertices_.tolist(), model.positions_, strict=True)), expected, 1e-4)
@@ -173,7 +171,7 @@ LATTICE = networkx.grid_graph((11, 10, 9))
 @pytest.mark.parametrize("approximation", ["exact", "barnes-hut"])
 @pytest.mark.parametrize("dim", [2, 3])
 def test_positions_are_the_same_bits_with_any_number_of_workers_and_threads(world, approximation, dim):
-    parameters = {"dim": dim, "approximation": approximation, "random_state": 1, "iterations": 6}
+    parameters = {"n_components": dim, "approximation": approximation, "random_state": 1, "max_iter": 6}
     models = [rp.FruchtermanReingold(engine=world(workers), **parameters).fit(LATTICE) for workers in (1, 2, 3)]
     models.append(rp.FruchtermanReingold(threads=2, **parameters).fit(LATTICE))
 
@@ -184,7 +182,7 @@ def test_positions_are_the_same_bits_with_any_number_of_workers_and_threads(worl
 @everywhere
 def test_an_approximation_is_near_the_exact_layout_and_labeled_as_one(world, workers):
     events: list[dict] = []
-    parameters = {"iterations": 3, "random_state": 0, "engine": world(workers), "on_iteration": events.append}
+    parameters = {"max_iter": 3, "random_state": 0, "engine": world(workers), "on_iteration": events.append}
     exact = rp.FruchtermanReingold(**parameters).fit(LATTICE)
     for theta, most in ((0, 1e-4), (0.5, 2e-2)):
         model = rp.FruchtermanReingold(approximation="barnes-hut", theta=theta, **parameters).fit(LATTICE)
@@ -199,11 +197,11 @@ def test_an_approximation_is_near_the_exact_layout_and_labeled_as_one(world, wor
 @pytest.mark.parametrize(("dim", "chosen"), [(2, "barnes-hut"), (4, "exact")])
 def test_many_vertices_are_approximated_in_two_and_three_dimensions_by_default(monkeypatch, dim, chosen):
     monkeypatch.setattr(program, "MAX_EXACT_VERTEX_COUNT", 33)
-    model = rp.FruchtermanReingold(dim, iterations=1).fit(CLUB)
+    model = rp.FruchtermanReingold(dim, max_iter=1).fit(CLUB)
     assert model.approximation_ == chosen
-    assert rp.FruchtermanReingold(dim, iterations=1, approximation="exact").fit(CLUB).approximation_ == "exact"
+    assert rp.FruchtermanReingold(dim, max_iter=1, approximation="exact").fit(CLUB).approximation_ == "exact"
     monkeypatch.setattr(program, "MAX_EXACT_VERTEX_COUNT", 34)
-    assert rp.FruchtermanReingold(dim, iterations=1).fit(CLUB).approximation_ == "exact"
+    assert rp.FruchtermanReingold(dim, max_iter=1).fit(CLUB).approximation_ == "exact"
 
 
 @everywhere
@@ -211,7 +209,7 @@ def test_many_vertices_are_approximated_in_two_and_three_dimensions_by_default(m
 def test_vertices_at_one_position_do_not_repel_each_other(world, workers, approximation):
     edges = np.stack([np.zeros(39, np.int64), np.arange(1, 40)], axis=1)
     model = rp.FruchtermanReingold(
-        init=np.ones((40, 2)), iterations=2, approximation=approximation, engine=world(workers)
+        init=np.ones((40, 2)), max_iter=2, approximation=approximation, engine=world(workers)
     ).fit(edges)
     np.testing.assert_array_equal(model.positions_, np.ones((40, 2)))
 
@@ -240,7 +238,7 @@ def test_fixed_vertices_do_not_move(world, workers):
 
 
 def test_a_fit_ends_when_vertices_hardly_move():
-    model = rp.FruchtermanReingold(threshold=0.01, random_state=0).fit(CLUB)
+    model = rp.FruchtermanReingold(tol=0.01, random_state=0).fit(CLUB)
 
     changes = [step.measures["change"] for step in model.report_.iterations]
     assert model.n_iter_ == len(changes) < 50
@@ -250,9 +248,9 @@ def test_a_fit_ends_when_vertices_hardly_move():
 @everywhere
 def test_existing_ranks_fit(world, workers):
     def program(comm):
-        return rp.FruchtermanReingold(iterations=5, random_state=0).fit(CLUB, comm=comm).positions_
+        return rp.FruchtermanReingold(max_iter=5, random_state=0).fit(CLUB, comm=comm).positions_
 
-    expected = rp.FruchtermanReingold(iterations=5, random_state=0).fit(CLUB).positions_
+    expected = rp.FruchtermanReingold(max_iter=5, random_state=0).fit(CLUB).positions_
     for found in world(workers).run(program):
         assert found.tobytes() == expected.tobytes()
 
@@ -260,12 +258,12 @@ def test_existing_ranks_fit(world, workers):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"dim": 0}, "dim=0"),
-        ({"dim": 65}, "dim=65: expected a whole number, 1 … 64"),
+        ({"n_components": 0}, "n_components=0"),
+        ({"n_components": 65}, "n_components=65: expected a whole number, 1 … 64"),
         ({"k": 0}, r"k=0: expected a number from 1e-09 to 1e\+09"),
         ({"k": 1e300}, r"k=1e\+300: expected a number from 1e-09 to 1e\+09"),
-        ({"iterations": 0}, "iterations=0"),
-        ({"threshold": -1}, "threshold=-1: expected a number >= 0"),
+        ({"max_iter": 0}, "max_iter=0"),
+        ({"tol": -1}, "tol=-1: expected a number >= 0"),
         ({"init": "circle"}, "init='circle': expected 'random' or array"),
         ({"init": np.zeros((3, 2))}, r"init has the shape \(3, 2\): expected \(34, 2\)"),
         ({"init": {99: (0, 1)}}, "init: the graph has no vertex 99"),
@@ -274,7 +272,10 @@ def test_existing_ranks_fit(world, workers):
         ({"init": np.full((34, 2), np.nan)}, "init: a coordinate is NaN or infinite, expected finite numbers"),
         ({"init": np.full((34, 2), 2e9)}, r"init: a coordinate of 2e\+09: expected at most 1e\+09"),
         ({"approximation": "grid"}, "approximation='grid': expected one of auto, exact, barnes-hut"),
-        ({"approximation": "barnes-hut", "dim": 4}, "'barnes-hut' with dim=4: expected 2 or 3 dimensions"),
+        (
+            {"approximation": "barnes-hut", "n_components": 4},
+            "'barnes-hut' with n_components=4: expected 2 or 3 dimensions",
+        ),
         ({"theta": -0.5}, "theta=-0.5: expected a number >= 0"),
         ({"theta": np.nan}, "theta=nan: expected a number >= 0"),
         ({"fixed": [99]}, "fixed=99: the graph has no such vertex"),

@@ -93,7 +93,7 @@ def test_stress_matches_scikit_learn_from_the_same_start(world, workers, dissimi
 def test_steps_match_the_formula(world, workers):
     start = np.random.default_rng(1).normal(size=(70, 2))
     for weights in (None, W):
-        model = rp.MDS(2, init=start, max_iter=4, eps=0, weights=weights, engine=world(workers)).fit(D)
+        model = rp.MDS(2, init=start, max_iter=4, tol=0, weights=weights, engine=world(workers)).fit(D)
         expected = majorized(D, start, 1.0 if weights is None else weights, 4)
 
         np.testing.assert_allclose(centered(model.embedding_), centered(expected), atol=2e-5)
@@ -170,7 +170,7 @@ def test_the_result_has_the_same_bits_for_any_number_of_workers_and_threads(worl
 
 @any_world_size
 def test_fewer_points_than_ranks_are_enough(world, workers):
-    model = rp.MDS(2, random_state=0, eps=1e-12, max_iter=2000, engine=world(workers)).fit(D[:2, :2])
+    model = rp.MDS(2, random_state=0, tol=1e-12, max_iter=2000, engine=world(workers)).fit(D[:2, :2])
 
     assert np.linalg.norm(model.embedding_[0] - model.embedding_[1]) == pytest.approx(D[0, 1], rel=1e-5)
     alone = rp.MDS(2, engine=world(workers)).fit(np.zeros((1, 1)))
@@ -203,7 +203,7 @@ def test_dissimilarities_may_be_as_large_as_their_type_allows():
 def test_distances_of_points_are_found_where_their_dissimilarities_are_zero(world, workers):
     flat = POINTS.copy()
     flat[:, 3:] = 0
-    model = rp.MDS(3, metric="euclidean", eps=1e-13, max_iter=3000, random_state=0, engine=world(workers)).fit(flat)
+    model = rp.MDS(3, metric="euclidean", tol=1e-13, max_iter=3000, random_state=0, engine=world(workers)).fit(flat)
 
     np.testing.assert_allclose(cdist(model.embedding_, model.embedding_), cdist(flat, flat), atol=2e-2)
 
@@ -343,12 +343,12 @@ def test_the_best_of_several_starts_is_kept(world, workers):
 @any_world_size
 def test_new_points_are_placed_by_their_dissimilarities(world, workers):
     flat = POINTS[:, :2]
-    model = rp.MDS(2, eps=1e-13, max_iter=3000, random_state=0, engine=world(workers)).fit(cdist(flat, flat))
+    model = rp.MDS(2, tol=1e-13, max_iter=3000, random_state=0, engine=world(workers)).fit(cdist(flat, flat))
     new = np.random.default_rng(4).normal(size=(9, 2)) * 0.5
-    found = model.interpolate(cdist(new, flat), n_neighbors=70, max_iter=2000, eps=1e-9)
+    found = model.interpolate(cdist(new, flat), n_neighbors=70, max_iter=2000, tol=1e-9)
 
     np.testing.assert_allclose(cdist(found, model.embedding_), cdist(new, flat), atol=2e-2)
-    near = model.interpolate(cdist(new, flat), n_neighbors=8, max_iter=2000, eps=1e-9)
+    near = model.interpolate(cdist(new, flat), n_neighbors=8, max_iter=2000, tol=1e-9)
     np.testing.assert_allclose(cdist(near, model.embedding_), cdist(new, flat), atol=5e-2)
 
 
@@ -389,8 +389,8 @@ def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, mon
 
 def test_a_finished_fit_continues_with_a_larger_max_iter(tmp_path):
     for max_iter in (5, 5, 9):
-        model = rp.MDS(2, random_state=0, max_iter=max_iter, eps=0, checkpoint=tmp_path).fit(D)
-    expected = rp.MDS(2, random_state=0, max_iter=9, eps=0).fit(D)
+        model = rp.MDS(2, random_state=0, max_iter=max_iter, tol=0, checkpoint=tmp_path).fit(D)
+    expected = rp.MDS(2, random_state=0, max_iter=9, tol=0).fit(D)
 
     assert (model.resumed_from_, model.n_iter_) == (4, 9)
     assert model.embedding_.tobytes() == expected.embedding_.tobytes()
@@ -398,7 +398,7 @@ def test_a_finished_fit_continues_with_a_larger_max_iter(tmp_path):
 
 def test_a_fit_with_fewer_iterations_keeps_the_checkpoint(tmp_path):
     models = [
-        rp.MDS(2, n_init=1, random_state=0, max_iter=count, eps=0, checkpoint=tmp_path).fit(D) for count in (9, 3, 9)
+        rp.MDS(2, n_init=1, random_state=0, max_iter=count, tol=0, checkpoint=tmp_path).fit(D) for count in (9, 3, 9)
     ]
 
     assert [model.resumed_from_ for model in models] == [None, 8, 8]
@@ -468,7 +468,7 @@ def test_bad_weights_are_named_by_row_and_column(world, workers, weights, messag
         ({"n_init": 0}, "n_init=0"),
         ({"n_init": "all"}, "n_init='all': expected 'auto' or a whole number"),
         ({"max_iter": 0}, "max_iter=0"),
-        ({"eps": -1}, "eps=-1: expected a number >= 0"),
+        ({"tol": -1}, "tol=-1: expected a number >= 0"),
         ({"cooling": 1}, "cooling=1: expected a number between 0 and 1"),
         ({"workers": 0}, "workers=0"),
     ],

@@ -141,7 +141,7 @@ CASES = {
         ("user_factors_", "item_factors_", "user_ids_", "item_ids_"),
         rtol=1e-5,
     ),
-    "MDS": OwnRowsCase(mds, {"X": SQUARE}, {"eps": 0.1}, ("stress_",), ("embedding_",), rtol=1e-6),
+    "MDS": OwnRowsCase(mds, {"X": SQUARE}, {"tol": 0.1}, ("stress_",), ("embedding_",), rtol=1e-6),
     "MDS of points": OwnRowsCase(
         lambda **parameters: mds(metric="euclidean", **parameters),
         {"X": POINTS},
@@ -191,7 +191,7 @@ CASES = {
         rtol=1e-6,
     ),
     "FruchtermanReingold": OwnRowsCase(
-        lambda **parameters: rp.FruchtermanReingold(**{"iterations": 5, "random_state": 0} | parameters),
+        lambda **parameters: rp.FruchtermanReingold(**{"max_iter": 5, "random_state": 0} | parameters),
         {"graph": EDGES},
         {"iterations": 4},
         ("vertices_", "positions_"),

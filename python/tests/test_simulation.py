@@ -329,7 +329,7 @@ def test_impossible_clusters_are_reported():
 
 def test_rates_and_durations_are_read_in_their_units():
     assert {bits_per_s("rate", text) for text in ("40gbit", "40Gbit/s", "40 Gbps", "40Gb/s")} == {40 * 10**9}
-    assert [seconds_of("t", text) for text in ("5us", "0.2 s", "0", "1.5ms")] == [5e-6, 0.2, 0.0, 1.5e-3]
+    assert [seconds_of("t", text) for text in ("5us", "0.2 s", "0", "1.5ms", "2min")] == [5e-6, 0.2, 0.0, 1.5e-3, 120]
     for parse, text in ((bits_per_s, "40"), (bits_per_s, "40GBps"), (seconds_of, "3")):
         with pytest.raises(rp.InputError, match="expected a number and"):
             parse("name", text)

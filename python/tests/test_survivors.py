@@ -73,13 +73,13 @@ FITS = {
     ),
     "mds": SurvivorFit(
         rp.MDS,
-        {"metric": "euclidean", "method": "smacof", "max_iter": 20, "eps": 0.0, "random_state": 0, "n_init": 1},
+        {"metric": "euclidean", "method": "smacof", "max_iter": 20, "tol": 0.0, "random_state": 0, "n_init": 1},
         (DIGITS[:200],),
         "embedding_",
     ),
     "layout": SurvivorFit(
         rp.FruchtermanReingold,
-        {"random_state": 0, "iterations": 20, "threshold": 0.0},
+        {"random_state": 0, "max_iter": 20, "tol": 0.0},
         (nx.karate_club_graph(),),
         "positions_",
         exact=True,

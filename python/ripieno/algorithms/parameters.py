@@ -69,6 +69,8 @@ class Parameter:
         Names that a command shows instead of the Python name, which commands also accept.
     aliases
         Further names in commands that are accepted but not shown.
+    former
+        Earlier names in Python, which are accepted with a warning; commands accept them as they accept aliases.
     has_option
         Whether commands have an option for it.
     may_change
@@ -84,6 +86,7 @@ class Parameter:
     role: Role
     options: tuple[str, ...]
     aliases: tuple[str, ...]
+    former: tuple[str, ...]
     has_option: bool
     may_change: bool
 
@@ -123,12 +126,13 @@ def parameter(
     role: Role = "model",
     options: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
+    former: tuple[str, ...] = (),
     has_option: bool = True,
     may_change: bool = False,
 ) -> Any:
     """Declare a parameter in the body of a `declared` class. `Parameter` describes the arguments."""
     text = inspect.cleandoc(text)
-    return Parameter("", "", domain, text, default, kw_only, role, options, aliases, has_option, may_change)
+    return Parameter("", "", domain, text, default, kw_only, role, options, aliases, former, has_option, may_change)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter,))
@@ -162,6 +166,9 @@ def declared(cls: Declared) -> Declared:
     cls.__init__ = _constructor(collected, options)  # type: ignore[misc]
     for name in options:
         setattr(cls, name, _option(name))
+    for each in own.values():
+        for former in each.former:
+            setattr(cls, former, _former(former, each.name))
     if "options" in collected:
         cls.Options = collected["options"].domain.kind  # type: ignore[attr-defined]
     if issubclass(cls, Options):
@@ -184,6 +191,44 @@ def _option(name: str) -> property:
     return property(get, set_to, doc=f"The option `{name}`.")
 
 
+def _former(former: str, name: str) -> property:
+    """Return the attribute of an estimator with the former name of a parameter."""
+
+    def get(self: Any) -> Any:
+        _warn_of_former(type(self), former, name)
+        return getattr(self, name)
+
+    def set_to(self: Any, value: Any) -> None:
+        _warn_of_former(type(self), former, name)
+        setattr(self, name, value)
+
+    return property(get, set_to, doc=f"The parameter `{name}`. Deprecated: use `{name}`.")
+
+
+def _warn_of_former(estimator: type, former: str, name: str) -> None:
+    log.warn(f"{former}= of {estimator.__name__} is deprecated, use {name}=", DeprecationWarning)
+
+
+def with_current_names(estimator: type, values: Mapping[str, Any], *, warn: bool = True) -> dict[str, Any]:
+    """Return values of parameters by their present names; former names of parameters are deprecated.
+
+    Raises
+    ------
+    TypeError
+        A parameter has two values, by both of its names.
+    """
+    names = {former: each.name for each in parameters_of(estimator).values() for former in each.former}
+    current: dict[str, Any] = {}
+    for given, value in values.items():
+        name = names.get(given, given)
+        if name in current:
+            raise TypeError(f"{estimator.__name__}() got {name!r} twice: {name!r} is the new name of a parameter")
+        if name != given and warn:
+            _warn_of_former(estimator, given, name)
+        current[name] = value
+    return current
+
+
 def warn_of_names(estimator: type, names: Sequence[str]) -> None:
     """Warn of options that a caller gives as if they were parameters."""
     given = ", ".join(f"{name}=…" for name in names)
@@ -204,6 +249,7 @@ def _constructor(parameters: Mapping[str, Parameter], options: Mapping[str, Para
     signature = inspect.Signature([inspect.Parameter("self", positional), *accepted], return_annotation="None")
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs = with_current_names(type(self), kwargs)
         former = [name for name in kwargs if name in options]
         if former:
             warn_of_names(type(self), former)

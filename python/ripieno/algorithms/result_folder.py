@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ripieno._version import __version__
-from ripieno.algorithms.parameters import names_of, parameters_of, with_options
+from ripieno.algorithms.parameters import names_of, parameters_of, with_current_names, with_options
 from ripieno.errors import InputError
 from ripieno.files import disk, sources
 from ripieno.files.npy import read_array
@@ -234,7 +234,8 @@ class SavedEstimator(BaseEstimator):
                 f"{result.path} holds a result of {_named(result.algorithm)}: {cls.__name__} reads results of "
                 f"{_named(cls._command)}"
             )
-        parameters, known = result.entry("parameters", dict), parameters_of(cls)
+        parameters = with_current_names(cls, result.entry("parameters", dict), warn=False)
+        known = parameters_of(cls)
         restored = {
             # JSON has lists only.
             name: tuple(parameters[name]) if isinstance(known[name].default, tuple) else parameters[name]

@@ -22,6 +22,7 @@ from ripieno.algorithms.parameters import (
     options_of,
     parameters_of,
     warn_of_names,
+    with_current_names,
 )
 from ripieno.algorithms.reported import MeasuredProgram, RankFacts
 from ripieno.algorithms.result_folder import SavedEstimator
@@ -190,6 +191,7 @@ class IterativeEstimator(FitParameters, WorkerEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters of the estimator, and single options as ``options__every=5``."""
+        params = with_current_names(type(self), params)
         options = {name.removeprefix(_OPTION): params.pop(name) for name in list(params) if name.startswith(_OPTION)}
         former = [name for name in params if name in parameters_of(type(self)) and name not in arguments_of(type(self))]
         if former:

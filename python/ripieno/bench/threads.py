@@ -396,7 +396,7 @@ def _fit(
             method="da-smacof",
             metric="euclidean",
             n_init=1,
-            eps=0,
+            tol=0,
             cooling=COOLING,
             random_state=0,
             max_iter=iterations,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ripieno import log
-from ripieno.cli.number_types import REPETITIONS, Count, seconds
+from ripieno.cli.number_types import REPETITIONS, Count, Seconds
 from ripieno.cli.options import PAGES, CommandWithParts, LocalPath, Size, aliased_option, overwrite_option
 from ripieno.errors import InputError
 
@@ -53,7 +53,7 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 @click.option(
     "--timeout",
     "timeout_s",
-    type=seconds(1),
+    type=Seconds(1),
     default=900.0,
     show_default=True,
     help="Time limit of a run in seconds.",
@@ -66,7 +66,7 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 @click.option(
     "--trials",
     "trials_s",
-    type=seconds(),
+    type=Seconds(),
     default=0.0,
     metavar="SECONDS",
     help="With --choice: first run comm.try_algorithms for this time.",
@@ -144,7 +144,7 @@ def _write_results(results: Any, plot: Path | None, target: Path | None) -> None
     show_default=True,
     help="Size of the result vector on each rank, or of the vector that a rank sends.",
 )
-@click.option("--rate", default="25mbit", show_default=True, help="Link rate of a host.")
+@click.option("--rate", metavar="RATE", default="25mbit", show_default=True, help="Link rate of a host.")
 @click.option("--repetitions", type=REPETITIONS, default=1, show_default=True, help="Runs of each shape.")
 @click.option(
     "--markdown",
@@ -185,7 +185,7 @@ def model_command(
 @click.command(STRATEGIES)
 @click.option("--hosts", type=Count(2), default=8, show_default=True, help="Number of hosts, including the root.")
 @click.option("--bytes", "size_bytes", type=Size(), default="64MiB", show_default=True, help="Size of the value.")
-@click.option("--rate", default="100mbit", show_default=True, help="Link rate of a host.")
+@click.option("--rate", metavar="RATE", default="100mbit", show_default=True, help="Link rate of a host.")
 @click.option("--racks", type=Count(), default=1, show_default=True, help="Number of racks.")
 @click.option("--uplink", metavar="RATE", help="Uplink rate of a rack. Default: the sum of its hosts' rates.")
 @click.option(

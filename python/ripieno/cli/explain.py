@@ -10,7 +10,7 @@ import click
 
 from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, costs_of, root_option
 from ripieno.cli.number_types import Count, LargeCount
-from ripieno.cli.options import LocalPath, overwrite_option
+from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 
 #: Placeholder for the name of any collective.
 COLLECTIVE = "COLLECTIVE"
@@ -192,11 +192,17 @@ def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
 @click.option(
     "--density", type=click.FloatRange(min=0, max=1, max_open=True), help="Share of the features that one rank holds."
 )
-@click.option("--alpha", type=click.FloatRange(0, 10), help="Exponent of the power law of their frequencies.")
+@aliased_option(
+    "--exponent",
+    aliases=["--alpha"],
+    type=click.FloatRange(0, 10),
+    metavar="NUMBER",
+    help="Exponent of the power law of their frequencies.",
+)
 @click.option(
     "--densities",
     metavar="LIST",
-    help="Instead of --density and --alpha: densities of the unions of ranks' sets, such as 1:0.21,8:0.67,64:1.",
+    help="Instead of --density and --exponent: densities of the unions of ranks' sets, such as 1:0.21,8:0.67,64:1.",
 )
 @click.option(
     "--row-bytes", type=click.IntRange(1, 2**40), default=4, show_default=True, help="Bytes of a row's values."
@@ -207,14 +213,20 @@ def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
 @click.option(
     "--packets", metavar="FILE", help="Costs of packets: a file of `ripieno packets --json`, memory, or network."
 )
-@click.option("--rate", default="10gbit", show_default=True, help="Rate of the links, if only --min-packet is given.")
+@click.option(
+    "--rate",
+    default="10gbit",
+    show_default=True,
+    metavar="RATE",
+    help="Rate of the links, if only --min-packet is given.",
+)
 @click.option("--degrees", metavar="DEGREES", help="Another network to compare, such as 8x4x2.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def sparse_command(
     ranks: int,
     features: int,
     density: float | None,
-    alpha: float | None,
+    exponent: float | None,
     densities: str | None,
     row_bytes: int,
     min_packet: str | None,
@@ -231,13 +243,13 @@ def sparse_command(
 
     \b
     Examples:
-      ripieno explain sparse --ranks 64 --features 60e6 --density 0.21 --alpha 1.1 --min-packet 5MB
+      ripieno explain sparse --ranks 64 --features 60e6 --density 0.21 --exponent 1.1 --min-packet 5MB
       ripieno explain sparse --ranks 8 --features 1e6 --densities 1:0.1,2:0.18,8:0.45 --packets packets.json
     """
     from ripieno.bench.cases import size_of
     from ripieno.sparse import design
 
-    data = design.DataDistribution(ranks, features, _curve(features, density, alpha, densities), row_bytes)
+    data = design.DataDistribution(ranks, features, _curve(features, density, exponent, densities), row_bytes)
     min_bytes = None if min_packet is None else float(size_of(min_packet))
     found = design.explain(data, _packets(packets, min_bytes, rate), min_packet_bytes=min_bytes, degrees=degrees)
     if as_json:
@@ -246,15 +258,15 @@ def sparse_command(
         click.echo(str(found))
 
 
-def _curve(features: int, density: float | None, alpha: float | None, densities: str | None) -> Any:
+def _curve(features: int, density: float | None, exponent: float | None, densities: str | None) -> Any:
     from ripieno._native import DensityCurve
 
     if densities is None:
-        if density is None or alpha is None:
-            raise click.UsageError("expected --density and --alpha of a power law, or --densities as counted")
-        return DensityCurve.power_law(features, alpha, density)
-    if density is not None or alpha is not None:
-        raise click.UsageError("--densities replaces --density and --alpha: expected only one of them")
+        if density is None or exponent is None:
+            raise click.UsageError("expected --density and --exponent of a power law, or --densities as counted")
+        return DensityCurve.power_law(features, exponent, density)
+    if density is not None or exponent is not None:
+        raise click.UsageError("--densities replaces --density and --exponent: expected only one of them")
     try:
         points = [tuple(float(part) for part in point.split(":")) for point in densities.split(",")]
         return DensityCurve.through([(sets, value) for sets, value in points])

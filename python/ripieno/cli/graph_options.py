@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ripieno import log
 from ripieno.cli.number_types import Count
 from ripieno.cli.options import (
+    PAGES,
     PathOrUrl,
     aliased_option,
     engine_options,
@@ -21,6 +25,7 @@ from ripieno.cli.options import (
 )
 from ripieno.cli.parameter_options import parameter_options
 from ripieno.cli.table_options import table_options
+from ripieno.files.results import ResultPath, write_text
 from ripieno.files.tables import TABLE_FORMATS
 
 _OPTIONS = (
@@ -38,6 +43,11 @@ _OPTIONS = (
         "--format",
         type=click.Choice(["text", "csv", "parquet", "arrow", "npy", "npz"]),
         help="Format of the files. Default: from the file names.",
+    ),
+    click.option(
+        "--report",
+        type=PathOrUrl(*PAGES, ".json"),
+        help="File to write about the run, with the times of each worker: a page (.html), or its numbers (.json).",
     ),
     trace_option,
     quiet_option,
@@ -57,6 +67,18 @@ weighted_option = click.option(
     default=None,
     help="Use the third column as weights of edges, or ignore it. Default: use a column named weight.",
 )
+
+
+def write_report(report: Any, path: ResultPath | None) -> None:
+    """Write the report of a fit as a page or as JSON, by the name of the file. A failure is a warning."""
+    if path is None:
+        return
+    with log.warn_on_failure("ripieno.report", str(path)):
+        if str(path).lower().endswith(".json"):
+            numbers = {name: value for name, value in asdict(report).items() if name != "about"}
+            write_text(path, json.dumps(numbers, indent=2) + "\n")
+        else:
+            report.save(path)
 
 
 def print_resumed(model: Any) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from ripieno._checks import SECONDS_MAX
-from ripieno.cli.number_types import Count
+from ripieno.cli.number_types import Count, Seconds
 from ripieno.lab import Lab, kernel, registry
 from ripieno.lab.cluster_spec import HOSTS_PER_RACK_MAX, RACKS_MAX
 
@@ -96,8 +95,7 @@ def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str)
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(0, SECONDS_MAX, min_open=True),
-    metavar="SECONDS",
+    type=Seconds(above=True),
     help="End all ranks after SECONDS, with exit code 124.",
 )
 @click.option(

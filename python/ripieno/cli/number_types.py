@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from ripieno._checks import COUNT_MAX, SECONDS_MAX
+from ripieno.errors import InputError
+from ripieno.units import seconds_of
 
 #: Type of an option for a number of repeated runs.
 REPETITIONS = click.IntRange(1, 1_000_000)
@@ -42,6 +44,21 @@ class LargeCount(click.ParamType):  # type: ignore[type-arg]  # click is generic
         self.fail(f"{value!r}: expected a whole number of 1 to 1e15, such as 7.42e6", param, ctx)
 
 
-def seconds(minimum: float = 0.0, *, above: bool = False) -> click.FloatRange:
-    """Return the type of an option for a number of seconds: at least `minimum`, or more than it."""
-    return click.FloatRange(minimum, SECONDS_MAX, min_open=above)
+class Seconds(click.FloatRange):
+    """A duration of at minimum `minimum` seconds, or more than that: a number of seconds, or one with a unit (500ms)."""
+
+    name = "seconds"
+
+    def __init__(self, minimum: float = 0.0, *, above: bool = False) -> None:
+        super().__init__(minimum, SECONDS_MAX, min_open=above)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number of seconds."""
+        try:
+            number = seconds_of("", value) if isinstance(value, str) else value
+        except InputError:
+            try:
+                number = float(value)
+            except ValueError:
+                self.fail(f"{value!r}: expected seconds, such as 30, 500ms or 2min", param, ctx)
+        return super().convert(number, param, ctx)

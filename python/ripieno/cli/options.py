@@ -248,7 +248,7 @@ def check_files(
     inputs: Collection[str],
     out: ResultPath | None,
     trace: Path | None,
-    report: Path | None = None,
+    report: ResultPath | None = None,
     *,
     overwrite: bool,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ripieno import log
-from ripieno.cli.number_types import seconds
+from ripieno.cli.number_types import Seconds
 from ripieno.cli.options import LocalPath, counted_workers, overwrite_option
 
 
@@ -20,7 +20,7 @@ from ripieno.cli.options import LocalPath, counted_workers, overwrite_option
 @click.option(
     "--budget",
     "budget_s",
-    type=seconds(above=True),
+    type=Seconds(above=True),
     default=2.0,
     show_default=True,
     help="Seconds to measure; packets that take too long are skipped.",
@@ -28,7 +28,7 @@ from ripieno.cli.options import LocalPath, counted_workers, overwrite_option
 @click.option(
     "--timeout",
     "timeout_s",
-    type=seconds(1),
+    type=Seconds(1),
     default=300.0,
     show_default=True,
     help="Time limit of a run in seconds.",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +9,13 @@ import click
 
 from ripieno import log
 from ripieno.algorithms.pagerank.parameters import PageRankParameters
-from ripieno.cli.graph_options import directed_option, graph_options, print_resumed, weighted_option
+from ripieno.cli.graph_options import directed_option, graph_options, print_resumed, weighted_option, write_report
 from ripieno.cli.options import (
-    LocalPath,
     check_files,
     communicator,
     top_option,
 )
-from ripieno.files.results import ResultPath, write_text
+from ripieno.files.results import ResultPath
 from ripieno.files.tables import write_table
 from ripieno.flight.trace import traced
 from ripieno.launch.engine.contract import Engine
@@ -36,11 +33,6 @@ if TYPE_CHECKING:
 @directed_option
 @weighted_option
 @top_option("vertices with the highest ranks")
-@click.option(
-    "--report",
-    type=LocalPath(".json"),
-    help="JSON file to write: error of each iteration, and its seconds on each worker.",
-)
 def pagerank_command(
     inputs: tuple[str, ...],
     tables: list[str] | TableFiles,
@@ -55,7 +47,7 @@ def pagerank_command(
     vertex_count: int | None,
     format: str | None,
     top: int,
-    report: Path | None,
+    report: ResultPath | None,
     trace: Path | None,
     quiet: bool,
 ) -> None:
@@ -87,22 +79,11 @@ def pagerank_command(
     if leading:
         if not quiet:
             print_resumed(model)
-        _write(model, out, report)
+        write_table({"vertex": model.vertices_, "rank": model.ranks_}, out)
+        write_report(model.report_, report)
         with log.warn_on_failure("ripieno.report", "the summary"):
             _print(model, graph, console, top)
         click.echo(out)
-
-
-def _write(model: PageRank, out: ResultPath, report: Path | None) -> None:
-    write_table({"vertex": model.vertices_, "rank": model.ranks_}, out)
-    if report is not None:
-        with log.warn_on_failure("ripieno.report", str(report)):
-            write_text(report, json.dumps(_report_content(model), indent=2) + "\n")
-
-
-def _report_content(model: PageRank) -> dict[str, Any]:
-    """Return the fields of the report except `about`."""
-    return {name: value for name, value in asdict(model.report_).items() if name != "about"}
 
 
 def _print(model: PageRank, graph: Graph, console: Console, top: int) -> None:

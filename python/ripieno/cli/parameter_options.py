@@ -76,7 +76,8 @@ def _option_of(
     if details is None or not parameter.has_option:
         return None
     own = f"--{parameter.name.replace('_', '-')}"
-    shown, aliases = parameter.options or (own,), [*parameter.aliases]
+    shown = parameter.options or (own,)
+    aliases = [*parameter.aliases, *(f"--{name}" for name in parameter.former)]
     if own not in shown:
         aliases.append(own)
     if isinstance(parameter.domain, Flag) and parameter.default:

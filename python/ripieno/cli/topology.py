@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ripieno import log
-from ripieno.cli.number_types import seconds
+from ripieno.cli.number_types import Seconds
 from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 
 
@@ -17,7 +17,7 @@ from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 @click.option(
     "--round",
     "round_s",
-    type=seconds(above=True),
+    type=Seconds(above=True),
     default=0.25,
     show_default=True,
     help="Seconds per round; 32 hosts take about 25 rounds.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ripieno.cli.number_types import seconds
+from ripieno.cli.number_types import Seconds
 from ripieno.cli.options import CommandWithParts, LocalPath, Size, aliased_option, counted_workers, overwrite_option
 from ripieno.disciplines import AUTO_ON_DEMAND, AUTO_STREAMED, DISCIPLINES
 from ripieno.errors import InputError
@@ -29,7 +29,7 @@ R = TypeVar("R")
 @click.option(
     "--budget",
     "budget_s",
-    type=seconds(above=True),
+    type=Seconds(above=True),
     default=1.0,
     show_default=True,
     help="Seconds to measure.",
@@ -37,7 +37,7 @@ R = TypeVar("R")
 @click.option(
     "--trials",
     "trials_s",
-    type=seconds(),
+    type=Seconds(),
     default=0.0,
     metavar="SECONDS",
     help="Also try the algorithms of collectives for this time, and store the fastest.",
@@ -111,7 +111,7 @@ def _tuned(comm: Communicator, budget_s: float, trials_s: float) -> tuple[Measur
 @click.option(
     "--budget",
     "budget_s",
-    type=seconds(above=True),
+    type=Seconds(above=True),
     default=5.0,
     show_default=True,
     help="Seconds to measure each strategy.",

@@ -17,7 +17,7 @@ from ripieno.algorithms.vertices.parameters import (
     SourceParameters,
     SpectralClusteringParameters,
 )
-from ripieno.cli.graph_options import directed_option, graph_options, print_resumed, weighted_option
+from ripieno.cli.graph_options import directed_option, graph_options, print_resumed, weighted_option, write_report
 from ripieno.cli.options import check_files, communicator
 from ripieno.files.results import ResultPath
 from ripieno.files.tables import Columns, write_table
@@ -43,6 +43,7 @@ def _fit(
     threads: int | None,
     vertex_count: int | None,
     format: str | None,
+    report: ResultPath | None,
     trace: Path | None,
     quiet: bool,
     parameters: dict[str, Any],
@@ -53,7 +54,7 @@ def _fit(
     """Fit an estimator to the graph in files, print the summary that `summary` returns, and write `columns`."""
     from ripieno.graph import Graph
 
-    check_files(inputs, out, trace, overwrite=overwrite)
+    check_files(inputs, out, trace, report, overwrite=overwrite)
     graph = Graph(tables, directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
     if source is not None:
         parameters["source"] = int(source) if graph.labels is None and source.isdecimal() else source
@@ -67,6 +68,7 @@ def _fit(
         print_resumed(model)
     if out is not None:
         write_table(columns(model), out)
+    write_report(model.report_, report)
     click.echo(summary(model))
 
 

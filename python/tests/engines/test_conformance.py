@@ -81,7 +81,7 @@ MODELS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], tuple
     "ridge": (rp.Ridge, _rows_with_target, ("coef_", "intercept_")),
     "logistic": (rp.LogisticRegression, _rows_with_classes, ("coef_", "intercept_")),
     "mds": (partial(rp.MDS, 2, metric="euclidean", max_iter=3, random_state=0), _few_rows, ("embedding_", "stress_")),
-    "layout": (partial(rp.FruchtermanReingold, iterations=5, random_state=0), _edges, ("positions_",)),
+    "layout": (partial(rp.FruchtermanReingold, max_iter=5, random_state=0), _edges, ("positions_",)),
     "als": (partial(rp.ALS, 4, max_iter=3, random_state=0), _ratings, ("user_factors_", "item_factors_")),
 }
 

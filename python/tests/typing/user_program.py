@@ -285,7 +285,7 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     places = rp.MDS(2, method="da-smacof", weights="weights.npy", metric="precomputed", checkpoint="kept", workers=2)
     assert_type(places.fit_transform("distances.npy"), Floats)
     assert_type(rp.MDS(metric="levenshtein").fit(["ACGT", "AGT"]).embedding_, Floats)
-    assert_type(places.interpolate(X, n_neighbors=5, max_iter=100, eps=1e-4), Floats)
+    assert_type(places.interpolate(X, n_neighbors=5, max_iter=100, tol=1e-4), Floats)
     assert_type(rp.FruchtermanReingold(2, k=0.1, init={0: (0, 1)}, fixed=[0]).fit(graph).positions_, Floats)
     assert_type(rp.layout(graph, iterations=20, scale=None, seed=1, method="force", workers=2), dict[Any, Floats])
     print(rp.FruchtermanReingold(approximation="barnes-hut", theta=0.5).fit(graph).approximation_)

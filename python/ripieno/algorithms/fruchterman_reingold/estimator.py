@@ -34,7 +34,7 @@ class FruchtermanReingold(LayoutParameters, VertexEstimator, ObservedEstimator):
 
     Attributes
     ----------
-    positions_ : ndarray of shape (n, dim), float64
+    positions_ : ndarray of shape (n, n_components), float64
         Positions of the vertices, not scaled.
     approximation_ : {"exact", "barnes-hut"}
         Method that computed the repulsion.
@@ -109,16 +109,19 @@ class FruchtermanReingold(LayoutParameters, VertexEstimator, ObservedEstimator):
         try:
             positions = np.array(list(self.init.values()), np.float64)
         except (TypeError, ValueError) as error:
-            raise InputError(f"init: expected {self.dim} coordinates for each vertex: {error}") from error
-        if positions.shape != (len(ids), self.dim) or not np.isfinite(positions).all():
-            raise InputError(f"init: positions of shape {positions.shape}: expected {self.dim} finite numbers for each")
+            raise InputError(f"init: expected {self.n_components} coordinates for each vertex: {error}") from error
+        if positions.shape != (len(ids), self.n_components) or not np.isfinite(positions).all():
+            raise InputError(
+                f"init: positions of shape {positions.shape}: expected {self.n_components} finite numbers for each"
+            )
         return np.array(ids, np.int64), positions
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.approximation == BARNES_HUT and self.dim not in TREE_DIMENSIONS:
+        if self.approximation == BARNES_HUT and self.n_components not in TREE_DIMENSIONS:
             raise InputError(
-                f"approximation='barnes-hut' with dim={self.dim}: expected 2 or 3 dimensions, or approximation='exact'"
+                f"approximation='barnes-hut' with n_components={self.n_components}: expected 2 or 3 dimensions, or "
+                "approximation='exact'"
             )
 
     def _store_parts(self, parts: Sequence[LayoutPart], graph: Graph) -> None:

@@ -118,8 +118,8 @@ def layout(
     model = FruchtermanReingold(
         dim,
         k=k,
-        iterations=iterations,
-        threshold=threshold,
+        max_iter=iterations,
+        tol=threshold,
         init=pos or "random",
         fixed=fixed or (),
         approximation=approximation,

@@ -18,31 +18,32 @@ class LayoutParameters(RandomParameters, ObservedParameters, FitParameters):
     """Parameters of `FruchtermanReingold`."""
 
     _more_on_iteration = """\
-    "iteration": "iteration" (from 1), "change" (compared with `threshold`), "step" (maximum length of a move),
+    "iteration": "iteration" (from 1), "change" (compared with `tol`), "step" (maximum length of a move),
     "approximation", and rank 0's "compute_s" and "communication_s"."""
 
-    dim: int = parameter(
+    n_components: int = parameter(
         Integer(1, MAX_DIMENSIONS),
         "Number of dimensions of the positions.",
         default=2,
         kw_only=False,
         options=("--components",),
+        former=("dim",),
     )
     k: float | None = parameter(
         Number(minimum=1 / MAX_COORDINATE, maximum=MAX_COORDINATE, also=(None,)),
         "Distance at which the attraction of an edge of weight 1 equals the repulsion of its ends. Default: 1/√n.",
         default=None,
     )
-    iterations: int = parameter(COUNT, "Maximum number of iterations.", default=50, options=("--max-iter",))
-    threshold: float = parameter(
+    max_iter: int = parameter(COUNT, "Maximum number of iterations.", default=50, former=("iterations",))
+    tol: float = parameter(
         TOLERANCE,
         """The fit ends when the square root of the sum of all squared moves, divided by the number of vertices, is
         below this.""",
         default=1e-4,
-        options=("--tol",),
+        former=("threshold",),
     )
     init: str | ArrayLike | Mapping[Any, ArrayLike] = parameter(
-        OneOf("random", other="array of shape (n, dim) or dict"),
+        OneOf("random", other="array of shape (n, n_components) or dict"),
         """Initial positions, in the order of `vertices_` or by vertex; missing vertices get random positions. Random
         positions equal networkx's for the same integer seed.""",
         default="random",

@@ -50,9 +50,9 @@ class LayoutOptions:
 
     Parameters
     ----------
-    dim, k, iterations, threshold, approximation, theta
+    n_components, k, max_iter, tol, approximation, theta
         As in `FruchtermanReingold`.
-    init : (n, dim), or None
+    init : (n, n_components), or None
         Initial positions. None: draw them at random.
     known : ids and positions, or None
         Initial positions of some vertices, if not of all.
@@ -64,10 +64,10 @@ class LayoutOptions:
         Checkpoint settings.
     """
 
-    dim: int
+    n_components: int
     k: float | None
-    iterations: int
-    threshold: float
+    max_iter: int
+    tol: float
     approximation: str
     theta: float
     init: Reals | None
@@ -85,7 +85,7 @@ class LayoutOptions:
         """Return the repulsion method for this number of vertices."""
         if self.approximation != "auto":
             return self.approximation
-        return BARNES_HUT if count > MAX_EXACT_VERTEX_COUNT and self.dim in forces.TREE_DIMENSIONS else EXACT
+        return BARNES_HUT if count > MAX_EXACT_VERTEX_COUNT and self.n_components in forces.TREE_DIMENSIONS else EXACT
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,16 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
         length = (options.spread if len(options.fixed) else 1.0) / math.sqrt(count)
     # As in networkx, the first two dimensions determine the width of the positions.
     step = FIRST_STEP_FRACTION * float(np.ptp(current[:, :2], axis=0).max())
-    cooling = step / (options.iterations + 1)
+    cooling = step / (options.max_iter + 1)
     approximation = options.approximation_of(count)
     repulsion = (
-        _ExactRepulsion(comm, counts, options.dim)
+        _ExactRepulsion(comm, counts, options.n_components)
         if approximation == EXACT
         else _BarnesHutRepulsion(options.theta, (first, last), comm.threads)
     )
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
-    own_forces = np.empty((last - first, options.dim))
+    own_forces = np.empty((last - first, options.n_components))
     with IterationCheckpoint(
         comm,
         NAME,
@@ -149,7 +149,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
             current, step, cooling = saved
         iteration = iteration_log.iterations_before = checkpoint.done
         iteration_log.clock.lap()
-        while iteration < options.iterations:
+        while iteration < options.max_iter:
             with iteration_log.clock.computing():
                 positions = current.astype(np.float32)
             repulsion.write(positions, own_forces, iteration_log.clock)
@@ -169,9 +169,9 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
             iteration += 1
             iteration_log.end_iteration(change=change, step=step, approximation=approximation)
             step -= cooling
-            if change < options.threshold:
+            if change < options.tol:
                 break
-            if iteration < options.iterations and checkpoint.is_due(iteration):
+            if iteration < options.max_iter and checkpoint.is_due(iteration):
                 checkpoint.save(iteration, (current, step, cooling))
     return LayoutPart(
         ids=ids,
@@ -277,7 +277,7 @@ def _checked_initial_positions(options: LayoutOptions, ids: NDArray[np.int64]) -
 def _initial_positions(options: LayoutOptions, ids: NDArray[np.int64]) -> Reals:
     count = len(ids)
     if options.init is None:
-        drawn: Reals = np.random.RandomState(options.seed).rand(count, options.dim) * options.spread
+        drawn: Reals = np.random.RandomState(options.seed).rand(count, options.n_components) * options.spread
         if options.known is not None:
             vertices, positions = options.known
             unknown = vertices[~np.isin(vertices, ids)]
@@ -285,8 +285,7 @@ def _initial_positions(options: LayoutOptions, ids: NDArray[np.int64]) -> Reals:
                 raise InputError(f"init: the graph has no vertex {unknown[0]}")
             drawn[np.searchsorted(ids, vertices)] = positions
         return drawn
-    if options.init.shape != (count, options.dim):
-        raise InputError(
-            f"init has the shape {options.init.shape}: expected {(count, options.dim)}, a position for each vertex"
-        )
+    if options.init.shape != (count, options.n_components):
+        shape = (count, options.n_components)
+        raise InputError(f"init has the shape {options.init.shape}: expected {shape}, a position for each vertex")
     return options.init

@@ -29,6 +29,7 @@ from ripieno.algorithms.methods import (
     SEQUENCE_METRICS,
 )
 from ripieno.algorithms.own_rows import agreed, opening, own_points, rows_of
+from ripieno.algorithms.parameters import with_current_names
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
@@ -62,7 +63,7 @@ class MDS(MDSParameters, IterativeEstimator, ObservedEstimator):
     n_iter_ : int
         Number of iterations of the kept start.
     converged_ : bool
-        Whether the kept start ended by `eps` instead of `max_iter`.
+        Whether the kept start ended by `tol` instead of `max_iter`.
     report_ : RunReport
         Stress and seconds per iteration and rank.
 
@@ -83,7 +84,7 @@ class MDS(MDSParameters, IterativeEstimator, ObservedEstimator):
     >>> import numpy as np
     >>> from ripieno.algorithms import MDS
     >>> D = np.array([[0.0, 3, 4], [3, 0, 5], [4, 5, 0]])
-    >>> model = MDS(2, random_state=0, eps=1e-9).fit(D)
+    >>> model = MDS(2, random_state=0, tol=1e-9).fit(D)
     >>> bool(model.normalized_stress_ < 1e-3)
     True
     """
@@ -138,7 +139,9 @@ class MDS(MDSParameters, IterativeEstimator, ObservedEstimator):
         """Find the positions, and return them: (n_samples, n_components)."""
         return self.fit(X, **choice).embedding_
 
-    def interpolate(self, X: Input, *, n_neighbors: int = 10, max_iter: int = 300, eps: float = 1e-6) -> Reals:
+    def interpolate(
+        self, X: Input, *, n_neighbors: int = 10, max_iter: int = 300, tol: float = 1e-6, eps: float | None = None
+    ) -> Reals:
         """Embed further points by majorization, with the fitted points fixed.
 
         Parameters
@@ -149,8 +152,10 @@ class MDS(MDSParameters, IterativeEstimator, ObservedEstimator):
             Number of nearest fitted points that each new point's stress includes.
         max_iter : int, default=300
             Maximum number of iterations.
-        eps : float, default=1e-6
+        tol : float, default=1e-6
             The iteration ends when no point moves by more than this share of the size of the embedding.
+        eps : float
+            The former name of `tol`. Deprecated.
 
         Returns
         -------
@@ -162,6 +167,8 @@ class MDS(MDSParameters, IterativeEstimator, ObservedEstimator):
             Invalid dissimilarities or parameter.
         """
         check_is_fitted(self)
+        if eps is not None:
+            tol = with_current_names(type(self), {"eps": eps})["tol"]
         check_count("n_neighbors", n_neighbors)
         check_count("max_iter", max_iter)
         source: Dataset | RowsInMemory
@@ -173,7 +180,7 @@ class MDS(MDSParameters, IterativeEstimator, ObservedEstimator):
                 check_array(_as_int16(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False)
             )
         count = min(n_neighbors, len(self.embedding_))
-        parts = self._apply(program.interpolate, source, self.embedding_, count, max_iter, _non_negative("eps", eps))
+        parts = self._apply(program.interpolate, source, self.embedding_, count, max_iter, _non_negative("tol", tol))
         return np.concatenate(parts)
 
     def __sklearn_tags__(self) -> Any:

@@ -94,13 +94,13 @@ class MDSParameters(RandomParameters, ObservedParameters, FitParameters):
     max_iter: int = parameter(
         COUNT, "Maximum number of iterations per start and per temperature.", default=300, may_change=True
     )
-    eps: float = parameter(
+    tol: float = parameter(
         TOLERANCE,
         """A start or temperature ends when the stress falls by less than this share of the squared distances.
 
         This is scikit-learn's rule. With annealing, the share refers to the squared dissimilarities.""",
         default=1e-6,
-        options=("--tol",),
+        former=("eps",),
         may_change=True,
     )
     cooling: float = parameter(

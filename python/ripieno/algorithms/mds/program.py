@@ -56,7 +56,7 @@ class MDSOptions:
 
     Parameters
     ----------
-    n_components, method, metric, max_iter, eps
+    n_components, method, metric, max_iter, tol
         As in `MDS`.
     init : (n, k), or None
         Initial positions. None: draw them at random.
@@ -80,7 +80,7 @@ class MDSOptions:
     init: Reals | None
     n_init: int
     max_iter: int
-    eps: float
+    tol: float
     cooling: float
     seed: int
     checkpoint_options: CheckpointOptions
@@ -150,7 +150,7 @@ def _facts(comm: Communicator, rows: RowBlock, options: MDSOptions) -> dict[str,
     """Return values that identify the points, and the options that determine completed starts and temperatures."""
     facts = data_facts(comm, "points", rows.source, rows.first + np.arange(len(rows)), rows.weights)
     if options.method == DA_SMACOF or options.n_init > 1:
-        facts |= {"max_iter": options.max_iter, "eps": options.eps}
+        facts |= {"max_iter": options.max_iter, "tol": options.tol}
     return facts
 
 
@@ -269,7 +269,7 @@ class _Descent:
         # scikit-learn's criterion. With annealing, the size is fixed, because `squares` is almost zero at high
         # temperatures.
         size = self._size or state.squares
-        return state.before - state.errors < self._options.eps * size
+        return state.before - state.errors < self._options.tol * size
 
     def _report(self, state: MdsFitState) -> None:
         measures: dict[str, float] = {
@@ -314,12 +314,12 @@ def _normalized(errors: float, squares: float) -> float:
 
 
 def interpolate(
-    comm: Communicator, source: Dataset | RowsInMemory, embedding: Reals, neighbors: int, max_iter: int, eps: float
+    comm: Communicator, source: Dataset | RowsInMemory, embedding: Reals, neighbors: int, max_iter: int, tol: float
 ) -> Reals:
     """Return positions of this worker's new points, (m, k), from their dissimilarities to the embedded points.
 
     Each new point minimizes its stress with its nearest embedded points only. The iteration ends when no rank's points
-    move by more than `eps` times the size of the embedding.
+    move by more than `tol` times the size of the embedding.
 
     Raises
     ------
@@ -350,6 +350,6 @@ def interpolate(
         # All ranks stop together, so a point's position does not depend on its rank.
         largest_move = comm.allreduce(float(np.abs(new - at).max(initial=0.0)), op="max")
         at = new
-        if largest_move <= eps * size:
+        if largest_move <= tol * size:
             break
     return at * scale
