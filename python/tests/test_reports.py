@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shlex
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -15,11 +16,14 @@ import pytest
 import ripieno as rp
 from ripieno import log
 from ripieno.algorithms.predictions import of_classes, of_targets
+from ripieno.cli import main
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 from sklearn.metrics import confusion_matrix, r2_score, roc_auc_score
+from test_commands import all_commands
 from test_report import PageReader
 from test_saved_models import MODELS, fitted
+from varied import exhaustively
 
 RNG = np.random.default_rng(0)
 CENTERS = np.array([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0], [0.0, 9.0, 5.0]])
@@ -140,6 +144,81 @@ def test_the_code_of_a_report_repeats_the_fit(tmp_path):
     np.testing.assert_array_equal(repeated(model).coef_, model.coef_)
     model = rp.LogisticRegression(C=np.inf, tol=1.0).fit(TABLE, LABELS)
     assert np.inf == repeated(model, X=TABLE, y=LABELS).C
+
+    edges = tmp_path / "the edges.txt"
+    edges.write_text("0 1\n1 2\n2 3\n")
+    model = rp.BFS(3).fit(rp.Graph(str(edges), directed=False))
+    np.testing.assert_array_equal(repeated(model).distances_, [3, 2, 1, 0])
+
+
+#: Each command with a report: its inputs and options. The report is in a folder, or in a file.
+WITH_FOLDER = {
+    "als": ["my ratings.csv", "--rank", "2", "--max-iter", "2"],
+    "kmeans": ["my rows.csv", "--clusters", "2"],
+    "layout": ["--max-iter", "2", "--", "my graph.txt"],
+    "logistic": ["my rows.csv", "--target", "a name", "--ignore", "height"],
+    "mds": ["my rows.csv", "--metric", "euclidean", "--max-iter", "2"],
+    "pca": ["my rows.csv", "--components", "2"],
+    "ridge": ["my rows.csv", "--target", "a name"],
+}
+WITH_FILE = {
+    "bfs": ["my graph.txt", "--source", "0"],
+    "clustering": ["my graph.txt"],
+    "communities": ["my graph.txt"],
+    "components": ["my graph.txt"],
+    "diameter": ["my graph.txt"],
+    "pagerank": ["my graph.txt"],
+    "shortest-paths": ["my graph.txt", "--source", "0"],
+    "spectral-clustering": ["my graph.txt", "--clusters", "2", "--components", "2"],
+}
+
+
+def test_every_command_on_rows_or_graphs_has_a_report():
+    with_report = {name for name, options in all_commands() if {"--checkpoint", "--target"} & names_of_all(options)}
+    assert with_report == WITH_FOLDER.keys() | WITH_FILE.keys()
+    for name, options in all_commands():
+        if name in WITH_FOLDER | WITH_FILE:
+            assert ("--report" in names_of_all(options)) == (name in WITH_FILE), name
+
+
+def names_of_all(options):
+    return {word for option in options for word in option.opts}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "name",
+    ["layout", "bfs", *exhaustively(*(name for name in WITH_FOLDER | WITH_FILE if name not in ("layout", "bfs")))],
+)
+def test_the_command_in_a_report_runs_when_it_is_pasted(tmp_path, monkeypatch, name):
+    folder = tmp_path / "a folder's data"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "my graph.txt").write_text("0 1\n1 2\n2 0\n2 3\n")
+    (folder / "my ratings.csv").write_text("user,item,rating\n0,0,1.0\n1,1,2.0\n0,1,3.0\n")
+    TABLE.rename(columns={"age": "a name"}).assign(**{"a name": LABELS}).to_csv(folder / "my rows.csv", index=False)
+    out = {"--out": "my result"} if name in WITH_FOLDER else {"--out": "my result.csv", "--report": "my report.html"}
+    assert main([name, *(word for pair in out.items() for word in pair), *(WITH_FOLDER | WITH_FILE)[name]]) == 0
+    page = folder / ("my result/report.html" if name in WITH_FOLDER else "my report.html")
+    shown = html.unescape(re.search(r"To repeat it</h2>\s*<pre[^>]*>(.*?)</pre>", page.read_text(), re.DOTALL)[1])
+    first = page.read_text()
+    page.unlink()
+    monkeypatch.chdir("/")
+
+    change, line = shown.strip().splitlines()
+    assert shlex.split(change) == ["cd", str(folder)]
+    monkeypatch.chdir(shlex.split(change)[1])
+    assert shlex.split(line)[0] == "ripieno" and main(shlex.split(line)[1:]) == 0
+    assert page.exists() and "To repeat it" in first
+
+
+def test_reports_are_numbers_or_pages_by_their_name(tmp_path, capsys):
+    (tmp_path / "graph.txt").write_text("0 1\n1 2\n2 0\n")
+    line = ["components", str(tmp_path / "graph.txt"), "--report"]
+    assert main([*line, str(tmp_path / "report.json")]) == 0
+    assert json.loads((tmp_path / "report.json").read_text())["ranks"][0]["program_s"] > 0
+    assert main([*line, str(tmp_path / "report.txt")]) == 2
+    assert "expected one of .html, .htm, .json" in " ".join(capsys.readouterr().err.split())
 
 
 def repeated(model, **names):

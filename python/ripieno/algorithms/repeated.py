@@ -66,6 +66,11 @@ def _literal(value: Any) -> str | None:
         changed = [each.name for each in fields(value) if each.name != "source" and given[each.name] != _default(each)]
         texts = [_literal(given["source"]), *(_keyword(name, given[name]) for name in changed)]
         return None if None in texts else f"rp.input.{type(value).__name__}({', '.join(map(str, texts))})"
+    if type(value).__name__ == "Graph" and getattr(value, "arguments", None):
+        source, *others = (
+            _literal(each) if name == "source" else _keyword(name, each) for name, each in value.arguments.items()
+        )
+        return None if None in (source, *others) else f"rp.Graph({', '.join(map(str, [source, *others]))})"
     if type(value) in (list, tuple) and len(value) <= MAX_LENGTH:
         inside = [_literal(each) for each in value]
         if None in inside:

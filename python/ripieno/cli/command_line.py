@@ -18,4 +18,8 @@ def command_line() -> str | None:
     if context is None or line is None:
         return None
     needs_overwrite = "overwrite" in context.params and not context.params["overwrite"]
-    return f"cd {shlex.quote(os.getcwd())}\n{line}{' --overwrite' if needs_overwrite else ''}"
+    if needs_overwrite:
+        # Behind a `--` it would be an input.
+        options, inputs = line.split(" -- ", 1) if " -- " in line else (line, None)
+        line = f"{options} --overwrite" + ("" if inputs is None else f" -- {inputs}")
+    return f"cd {shlex.quote(os.getcwd())}\n{line}"

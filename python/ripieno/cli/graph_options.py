@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ripieno import log
+from ripieno.cli.command_line import command_line
 from ripieno.cli.number_types import Count
 from ripieno.cli.options import (
     PAGES,
@@ -78,7 +79,8 @@ def write_report(report: Any, path: ResultPath | None) -> None:
             numbers = {name: value for name, value in asdict(report).items() if name != "about"}
             write_text(path, json.dumps(numbers, indent=2) + "\n")
         else:
-            report.save(path)
+            about = replace(report.about, code=command_line() or report.about.code)
+            replace(report, about=about).save(path)
 
 
 def print_resumed(model: Any) -> None:

@@ -45,7 +45,7 @@ class LargeCount(click.ParamType):  # type: ignore[type-arg]  # click is generic
 
 
 class Seconds(click.FloatRange):
-    """A duration of at minimum `minimum` seconds, or more than that: a number of seconds, or one with a unit (500ms)."""
+    """A duration of at least `minimum` seconds, or more than that: a number of seconds, or one with a unit (500ms)."""
 
     name = "seconds"
 

@@ -200,7 +200,8 @@ def clustering_command(**options: Any) -> None:
     _fit(
         ClusteringCoefficients,
         lambda model: (
-            f"{len(model.vertices_):,} vertices, {model.triangles_.sum() // 3:,} triangles; the mean coefficient is "
+            f"{len(model.vertices_):,} vertices, {model.triangles_.sum() // 3:,} "
+            f"triangle{'' if model.triangles_.sum() == 3 else 's'}; the mean coefficient is "
             f"{model.coefficients_.mean():.4g}"
         ),
         lambda model: {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -170,6 +170,12 @@ class Graph:
         stated = self.source.directed
         self.directed: bool = directed if directed is not None else stated if stated is not None else True
         self.weighted: bool = self.source.weighted
+        given = {"directed": directed, "weighted": weighted, "vertex_count": vertex_count}
+        given |= {"duplicates": duplicates, "format": format}
+        #: The arguments that open the same files, for reports; None if the edges are not in files.
+        self.arguments: Mapping[str, Any] | None = None
+        if in_files:
+            self.arguments = {"source": source} | {name: each for name, each in given.items() if each is not None}
         known_count = self.source.vertex_count
         if known_count is not None and vertex_count is not None and vertex_count < known_count:
             raise InputError(f"vertex_count={vertex_count}, but the graph has {known_count} vertices")
