@@ -701,3 +701,17 @@ def test_a_job_with_a_dashboard_is_timed_against_one_without(tmp_path):
     assert [figure["row"] for figure in figures] == ["watched"] * 2 + ["watched, with a page"] * 2
     assert [list(figure["peers"]) for figure in figures] == [["not watched"], ["without the time of watching"]] * 2
     assert all(figure["ours"]["seconds"] for figure in figures)
+
+
+def test_the_page_names_the_versions_of_the_engines_of_the_jvm():
+    root = Path(__file__).parents[2]
+    flink = re.search(
+        r"<artifactId>flink-clients</artifactId>\s*<version>(.*?)</version>", read(root, "benches/jvm/pom.xml")
+    )
+    spark = re.search(r"^pyspark==(\S+)", read(root, "requirements-bench.lock"), re.MULTILINE)
+    page = read(root, "docs/benchmarks.md")
+    assert f"Spark {spark[1]}. Flink is version {flink[1]}," in " ".join(page.split())
+
+
+def read(root, name):
+    return (root / name).read_text()

@@ -7,6 +7,7 @@ import json
 import pytest
 import ripieno.simulation as simulation
 from click.testing import CliRunner
+from ripieno.bench.strategies import StrategiesQuery, StrategyResults, StrategyRow, StrategyRun
 from ripieno.cli.explain import explain_command
 from ripieno.disciplines import DISCIPLINES
 from ripieno.errors import InputError
@@ -39,3 +40,15 @@ def test_the_command_explains_the_choice_of_auto():
 def test_too_few_ranks_or_bytes_are_reported(nodes, nbytes):
     with pytest.raises(InputError, match="strategies: expected a byte or more, and three ranks"):
         simulation.explain_strategies(simulation.Cluster(nodes=nodes), nbytes=nbytes)
+
+
+def test_results_say_that_a_shared_file_is_not_compared_over_links(capsys):
+    run = StrategyRun([0.0, 1.0], [0.1, 0.1], [3, 3], 0.0, [])
+    rows = {name: StrategyRow(name, [run], [], 1.0, [], None, [], None, [], None) for name in ("chain", "shared-file")}
+    request = StrategiesQuery(2, 1000, "100mbit", ("chain", "shared-file"))
+    without, both = (StrategyResults(request, kept, (0.0, 0.0)) for kept in ([rows["chain"]], [*rows.values()]))
+
+    assert "note" not in both.as_json()["rows"][0] and "over no link" in both.as_json()["rows"][1]["note"]
+    assert "over no link" in both.page() and "over no link" not in without.page()
+    both.show()
+    assert "over no link" in " ".join(capsys.readouterr().out.split())

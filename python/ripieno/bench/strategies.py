@@ -55,6 +55,11 @@ DETECTION_S, STREAM_DETECTION_S = 2.5, 0.625
 SLOW_TARGETS = {"csb": 1.3, "csb-llcf": 1.3, "bittorrent": 1.3}
 #: Minimum speedup of a chain in rack order over one without it, with uplinks of a host's rate.
 ORDER_TARGETS = {"chain": 6.0}
+#: Explains the row of "shared-file" in tables and pages.
+SHARED_FILE_NOTE = (
+    "shared-file: all emulated hosts read one disk of this machine, over no link. This time is no comparison with the "
+    "other rows, and no estimate of a file system in a network."
+)
 ORDER_SEED = 7
 TIMEOUT_S, ALPHA_S = 300.0, 50e-6
 
@@ -229,6 +234,8 @@ class StrategyResults:
                 "serialization_shares": [run.serialization_s / run.seconds() for run in row.runs],
                 "switches_per_host": [statistics.mean(run.switches) for run in row.runs],
             }
+            if row.strategy == SHARED_FILE:
+                fields["note"] = SHARED_FILE_NOTE
             if row.unverified:
                 pairs = list(zip(row.unverified, row.runs, strict=True))
                 fields["unverified_of_verified"] = [without.seconds() / run.seconds() for without, run in pairs]
@@ -263,7 +270,7 @@ class StrategyResults:
     def show(self) -> None:
         """Print a table."""
         headings, lines = self._cells()
-        shown = Table(title=self._title(), title_justify="left")
+        shown = Table(title=self._title(), title_justify="left", caption=self._note, caption_justify="left")
         for heading in headings:
             shown.add_column(heading, justify="right")
         for line in lines:
@@ -275,6 +282,8 @@ class StrategyResults:
         headings, lines = self._cells()
         body = [f"<h1>{escape(self._title())}</h1>", "<table>", _table_row(headings, "th")]
         body += [_table_row(line, "td") for line in lines] + ["</table>"]
+        if self._note:
+            body.append(f"<p>{escape(self._note)}</p>")
         kills, slow = self.request.killed, self.request.slow
         for each in self.rows:
             kinds = [("undisturbed", each.runs), (f"ranks {kills} killed", each.killed)]
@@ -291,6 +300,10 @@ class StrategyResults:
     def _title(self) -> str:
         load = f"load of the machine {self.load[0]:.1f} before, {self.load[1]:.1f} after"
         return f"{self.request}: multiples of bytes / rate, median (least – greatest); {load}"
+
+    @property
+    def _note(self) -> str | None:
+        return SHARED_FILE_NOTE if any(row.strategy == SHARED_FILE for row in self.rows) else None
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         request = self.request

@@ -239,7 +239,8 @@ def strategies_command(
     """Broadcast a value to emulated hosts with each strategy: undisturbed, with killed hosts, and with slow hosts.
 
     Times count until the last host has the value, as multiples of the transfer time of the bytes at the link rate;
-    TCP's headers alone make it 1.046. The page also shows the simulated times. The requirements are the same as for
+    TCP's headers alone make it 1.046. In "shared-file" all hosts read one disk of this machine, over no emulated link:
+    do not compare it with the other rows. The page also shows the simulated times. The requirements are the same as for
     `ripieno lab`, including root.
 
     \b

@@ -170,7 +170,7 @@ class Graph:
         stated = self.source.directed
         self.directed: bool = directed if directed is not None else stated if stated is not None else True
         self.weighted: bool = self.source.weighted
-        given = {"directed": directed, "weighted": weighted, "vertex_count": vertex_count}
+        given: dict[str, Any] = {"directed": directed, "weighted": weighted, "vertex_count": vertex_count}
         given |= {"duplicates": duplicates, "format": format}
         #: The arguments that open the same files, for reports; None if the edges are not in files.
         self.arguments: Mapping[str, Any] | None = None
