@@ -183,7 +183,8 @@ class FitRun:
 
         size = ""
         if isinstance(report, FitReport):
-            size = f"{report.row_count:,} {self.data[0]} × {report.column_count:,} {self.data[1]}: "
+            sign = "and" if self.data[1] == "edges" else "×"
+            size = f"{report.row_count:,} {self.data[0]} {sign} {report.column_count:,} {self.data[1]}: "
         self.end(write_page, f"{size}{result}, {report.total_s:.3g} s")
 
     def write_folder(self, arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> None:

@@ -40,14 +40,14 @@ def layout_command(run: FitRun, directed: bool) -> None:
     run.write(
         model,
         list(graph.names) or run.inputs,
-        f"{model.n_iter_} iterations, {_pushes(model)}",
+        f"{model.n_iter_} iterations, {_repulsion(model)}",
         facts={"edge_count": getattr(model.report_, "column_count", None)},
         page=lambda: _page(model, graph),
         draws=True,
     )
 
 
-def _pushes(model: FruchtermanReingold) -> str:
+def _repulsion(model: FruchtermanReingold) -> str:
     return "all pairs" if model.approximation_ == EXACT else f"Barnes-Hut with theta {model.theta:g}"
 
 
@@ -60,7 +60,7 @@ def _page(model: FruchtermanReingold, graph: Graph) -> tuple[dict[str, str], lis
         "The root of the sum of all squared moves, divided by the number of vertices, and the move of each vertex.",
         charts.line_chart("moves", {name: [float(each[name]) for each in steps] for name in ("change", "step")}),
     )
-    return {"iterations": f"{model.n_iter_:,}", "pushes": _pushes(model)}, [_drawn(model, graph), moves]
+    return {"iterations": f"{model.n_iter_:,}", "repulsion": _repulsion(model)}, [_drawn(model, graph), moves]
 
 
 def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
@@ -82,5 +82,6 @@ def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
     ends = np.stack([edges.sources, edges.targets], axis=1)
     if graph.labels is None:
         ends = np.searchsorted(model.vertices_, ends)
-    text = f"Vertices and, of the edges, at most {scatter.EDGE_LIMIT:,}."
+    limit = scatter.EDGE_LIMIT
+    text = "All edges are drawn." if len(ends) <= limit else f"At most {limit:,} of the {len(ends):,} edges are drawn."
     return Charted("The graph", text, scatter.graph_chart("graph", positions, ends))

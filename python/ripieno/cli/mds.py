@@ -74,7 +74,9 @@ def _page(model: MDS) -> tuple[dict[str, str], list[Charted]]:
 
     steps = [step.measures for step in model.report_.iterations]
     charted = {
-        name: [float(each[name]) for each in steps] for name in ("normalized_stress", "temperature") if name in steps[0]
+        name.replace("_", " "): [float(each[name]) for each in steps]
+        for name in ("normalized_stress", "temperature")
+        if name in steps[0]
     }
     convergence = Charted(
         "Convergence",

@@ -44,7 +44,8 @@ def page_of(report: Any) -> str:
             inputs=[],
             words=DIMENSION_NAMES.get(title, ("rows", "columns")),
         )
-    tiles = {"total": page.seconds(report.total_s), "ranks": str(max(len(report.ranks), 1))}
+    count = max(len(report.ranks), 1)
+    tiles = {"total": page.seconds(report.total_s), "ranks" if count > 1 else "rank": str(count)}
     for name in ("vertex_count", "edge_count"):
         if hasattr(report, name):
             tiles[name.replace("_count", "s").replace("vertexs", "vertices")] = page.count(getattr(report, name))
