@@ -193,7 +193,7 @@ CASES = {
     "FruchtermanReingold": OwnRowsCase(
         lambda **parameters: rp.FruchtermanReingold(**{"max_iter": 5, "random_state": 0} | parameters),
         {"graph": EDGES},
-        {"iterations": 4},
+        {"max_iter": 4},
         ("vertices_", "positions_"),
         rtol=1e-6,
     ),
