@@ -102,7 +102,7 @@ pub trait Link: Send {
     }
 
     /// Return whether the peer can read `bytes` from the memory of this rank, and sooner than copies.
-    fn can_send_zero_copy(&self, _bytes: &[u8], _flow: SendFlow) -> bool {
+    fn can_send_zero_copy(&mut self, _bytes: &[u8], _flow: SendFlow) -> bool {
         false
     }
 

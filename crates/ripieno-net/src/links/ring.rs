@@ -295,6 +295,9 @@ impl RingLink {
     fn after_zero_copy_read(&mut self) {
         self.has_read_zero_copy = true;
         if self.zero_copy.left() == 0 {
+            let costs = self.segment.indices(self.incoming()).read_costs();
+            let way = (self.zero_copy.kind(), self.zero_copy.has_parts());
+            self.read_times.end_zero_copy_message(way, self.zero_copy.message_bytes(), costs);
             self.zero_copy.end_first();
             self.release(1);
         }
@@ -517,7 +520,7 @@ impl Link for RingLink {
         self.wake_peer();
     }
 
-    fn can_send_zero_copy(&self, bytes: &[u8], flow: SendFlow) -> bool {
+    fn can_send_zero_copy(&mut self, bytes: &[u8], flow: SendFlow) -> bool {
         let (shared, kind) = (self.segment.indices(self.outgoing()), ZeroCopyKind::of(bytes));
         kind.is_readable(shared.read_attempt())
             && self.stores.prefers_zero_copy(kind, flow, bytes.len(), shared.read_costs())
@@ -629,9 +632,7 @@ impl Link for RingLink {
     fn consume(&mut self, count: usize) {
         if count > 0 && self.is_at_zero_copy() {
             if self.zero_copy.is_warm() {
-                let costs = self.segment.indices(self.incoming()).read_costs();
-                let way = (self.zero_copy.kind(), self.zero_copy.has_parts());
-                self.read_times.end_zero_copy(way, self.zero_copy.message_bytes(), count, costs);
+                self.read_times.end_zero_copy(count);
             }
             self.zero_copy.consume(count);
             self.after_zero_copy_read();

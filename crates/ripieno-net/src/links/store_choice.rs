@@ -41,13 +41,20 @@ const TIMING_INTERVAL: u32 = 8;
 const TRIAL_BYTES: usize = 16 << 20;
 /// Number of writes between the first two trials.
 const FIRST_TRIAL_COUNT: usize = 2;
-/// Greatest number of bytes between two trials of slow zero-copy sends. They are up to six times slower than copies.
+/// Greatest number of copied bytes between two trials of slow zero-copy sends of a class. They are up to six times
+/// slower than copies.
 const ZERO_COPY_TRIAL_BYTES: usize = 256 << 20;
-/// Mapped zero-copy sends that take less time per KiB are always used. More than most copies take.
-const FAST_MAPPED_NS_PER_KIB: u64 = 128;
+/// Least number of copied bytes between two trials of slow zero-copy sends of a class.
+const FIRST_ZERO_COPY_TRIAL_BYTES: usize = ZERO_COPY_TRIAL_BYTES / 64;
+/// Mapped zero-copy sends that take less time per KiB are always used, and copies by the kernel in an exchange while
+/// the cost of the ring is unknown. More than most copies take.
+const FAST_ZERO_COPY_NS_PER_KIB: u64 = 128;
+/// Number of zero-copy messages of a class after which their cost counts. The first one often writes new pages.
+const MEASURED_ZERO_COPY_COUNT: u32 = 4;
 /// A zero-copy read is timed from this length on.
 const TIMED_ZERO_COPY_BYTES_MIN: usize = 16 << 10;
-/// Number of consecutive costs. The least of them is used, because disturbances only add to a cost.
+/// Number of consecutive costs. The least of them is used, because disturbances only add to a cost. A zero-copy message
+/// counts once, although it is read in several parts: new pages make all parts of a message slow.
 const WINDOW: u32 = 8;
 /// A consumer publishes a cost that changed by at least this fraction of it.
 const CHANGE_DIVISOR: u32 = 8;
@@ -85,10 +92,21 @@ pub(super) struct StoreChoice {
     classes: [ClassChoice; CLASS_COUNT],
     /// The latest choice of any class.
     streams: bool,
-    /// Bytes of writes since the last zero-copy send that could have been zero-copy sends.
-    copied_bytes: usize,
-    /// Number of copied bytes after which a slow zero-copy send is tried again.
-    zero_copy_trial_bytes: usize,
+    /// Bytes of writes that could have been zero-copy sends.
+    copied_bytes: u64,
+    /// By way of reading and class of message.
+    zero_copy_trials: [[ZeroCopyTrial; MESSAGE_CLASS_COUNT]; WAY_COUNT],
+    /// Way and class of the last message that could have been a zero-copy send.
+    last_choice: Option<(usize, usize)>,
+}
+
+/// The next trial of a slow zero-copy send.
+#[derive(Clone, Copy, Default)]
+struct ZeroCopyTrial {
+    /// Copied bytes at the last zero-copy send.
+    start_bytes: u64,
+    /// Bytes to copy from then on until the next trial.
+    interval_bytes: usize,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -126,6 +144,8 @@ pub(super) struct ReadTimes {
     zero_copy: [[StoreCost; MESSAGE_CLASS_COUNT]; WAY_COUNT],
     /// Start of the last read of zero-copy bytes.
     zero_copy_start: u64,
+    /// The least cost of the parts of the current zero-copy message.
+    zero_copy_message: Option<u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -179,6 +199,11 @@ impl StoreCost {
         }
     }
 
+    /// Return whether a given number of costs, up to [`WINDOW`], is known.
+    fn has(self, count: u32) -> bool {
+        self.before > 0 || self.count >= count
+    }
+
     fn min(self) -> u32 {
         if self.before == 0 { self.now } else { self.before.min(self.now) }
     }
@@ -190,7 +215,7 @@ impl StoreChoice {
     #[inline]
     pub fn begin(&mut self, count: usize, is_warm: bool, is_far: bool) -> Write {
         if count >= TIMED_ZERO_COPY_BYTES_MIN {
-            self.copied_bytes += count;
+            self.copied_bytes += count as u64;
         }
         let streams = match class_of(count) {
             Some(class) if is_warm => return self.classes[class].begin(count, self.streams),
@@ -216,7 +241,7 @@ impl StoreChoice {
     /// share no cache and the producer has just written the memory: the consumer then fetches modified lines one by
     /// one.
     pub fn prefers_zero_copy<W: AtomicWord>(
-        &self,
+        &mut self,
         kind: ZeroCopyKind,
         flow: SendFlow,
         count: usize,
@@ -225,8 +250,9 @@ impl StoreChoice {
         let Some(class) = class_of(count).filter(|_| kind == ZeroCopyKind::Mapped || flow != SendFlow::Gradual) else {
             return kind == ZeroCopyKind::Mapped || flow == SendFlow::Exchange;
         };
-        let way = way_of(kind, flow == SendFlow::Reduction);
-        let cost = published(&reads.zero_copy[way][message_class(count)]);
+        let (way, message_class) = (way_of(kind, flow == SendFlow::Reduction), message_class(count));
+        self.last_choice = Some((way, message_class));
+        let cost = published(&reads.zero_copy[way][message_class]);
         let copy = self.classes[class].used_cost(&reads.ring[class]).map(|[write, read]| match flow {
             // Both cores copy at the same time, except for the first unit.
             SendFlow::OneWay | SendFlow::Reduction if kind == ZeroCopyKind::Copied => {
@@ -234,11 +260,11 @@ impl StoreChoice {
             }
             _ => write + read,
         });
-        let is_fast = kind == ZeroCopyKind::Mapped && cost * 1000 <= FAST_MAPPED_NS_PER_KIB * ticks_per_us();
-        is_fast
+        let is_fast = cost * 1000 <= FAST_ZERO_COPY_NS_PER_KIB * ticks_per_us();
+        is_fast && (kind == ZeroCopyKind::Mapped || flow == SendFlow::Exchange && copy.is_none())
             || cost == 0
             || copy.is_some_and(|copy| cost <= copy)
-            || self.copied_bytes >= self.zero_copy_trial_bytes.max(ZERO_COPY_TRIAL_BYTES / 64)
+            || self.zero_copy_trials[way][message_class].is_due(self.copied_bytes)
     }
 
     /// Return the measured seconds per byte of long messages: through the ring by kind of store, where the slower side
@@ -257,10 +283,26 @@ impl StoreChoice {
 
     /// Record a zero-copy send.
     pub fn note_zero_copy(&mut self) {
-        if self.copied_bytes > 0 {
-            self.zero_copy_trial_bytes = (2 * self.copied_bytes).min(ZERO_COPY_TRIAL_BYTES);
-            self.copied_bytes = 0;
+        if let Some((way, class)) = self.last_choice.take() {
+            self.zero_copy_trials[way][class].begin(self.copied_bytes);
         }
+    }
+}
+
+impl ZeroCopyTrial {
+    fn is_due(&self, copied_bytes: u64) -> bool {
+        copied_bytes - self.start_bytes >= self.interval_bytes.max(FIRST_ZERO_COPY_TRIAL_BYTES) as u64
+    }
+
+    /// Begin the interval after a zero-copy send: a longer one if messages were copied since the last one.
+    fn begin(&mut self, copied_bytes: u64) {
+        let has_copied = copied_bytes > self.start_bytes;
+        self.interval_bytes = match self.interval_bytes {
+            0 => FIRST_ZERO_COPY_TRIAL_BYTES,
+            before if has_copied => (2 * before).min(ZERO_COPY_TRIAL_BYTES),
+            before => before,
+        };
+        self.start_bytes = copied_bytes;
     }
 }
 
@@ -337,22 +379,28 @@ impl ReadTimes {
         self.zero_copy_start = ticks();
     }
 
-    /// Record that `count` bytes of a zero-copy message were read, and publish the cost once several are known.
-    pub fn end_zero_copy<W: AtomicWord>(
+    /// Record that `count` bytes of a zero-copy message were read.
+    #[inline]
+    pub fn end_zero_copy(&mut self, count: usize) {
+        if CAN_STREAM && count >= TIMED_ZERO_COPY_BYTES_MIN {
+            let cost = per_kib(ticks().saturating_sub(self.zero_copy_start), count);
+            self.zero_copy_message = Some(self.zero_copy_message.map_or(cost, |least| least.min(cost)));
+        }
+    }
+
+    /// Record that a zero-copy message was read, and publish the cost once several are known.
+    pub fn end_zero_copy_message<W: AtomicWord>(
         &mut self,
         (kind, is_in_parts): (ZeroCopyKind, bool),
         message_bytes: usize,
-        count: usize,
         costs: &ReadCosts<W>,
     ) {
-        if CAN_STREAM && count >= TIMED_ZERO_COPY_BYTES_MIN {
-            let class = message_class(message_bytes);
-            let way = way_of(kind, is_in_parts);
-            let known = &mut self.zero_copy[way][class];
-            known.add(per_kib(ticks().saturating_sub(self.zero_copy_start), count));
-            if known.before > 0 {
-                publish(known.min(), &costs.zero_copy[way][class]);
-            }
+        let Some(cost) = self.zero_copy_message.take() else { return };
+        let (way, class) = (way_of(kind, is_in_parts), message_class(message_bytes));
+        let known = &mut self.zero_copy[way][class];
+        known.add(cost);
+        if known.has(MEASURED_ZERO_COPY_COUNT) {
+            publish(known.min(), &costs.zero_copy[way][class]);
         }
     }
 }
@@ -468,24 +516,90 @@ mod tests {
         for kind in [ZeroCopyKind::Mapped, ZeroCopyKind::Copied] {
             let (mut choice, reads) = (StoreChoice::default(), ReadCosts::<AtomicU64>::default());
             let prefers =
-                |choice: &StoreChoice| choice.prefers_zero_copy(kind, SendFlow::OneWay, LONG_BYTES_MIN, &reads);
-            assert!(prefers(&choice), "it is tried first");
-            let slow = 2 * FAST_MAPPED_NS_PER_KIB * ticks_per_us() / 1000;
+                |choice: &mut StoreChoice| choice.prefers_zero_copy(kind, SendFlow::OneWay, LONG_BYTES_MIN, &reads);
+            assert!(prefers(&mut choice), "it is tried first");
+            let slow = 2 * FAST_ZERO_COPY_NS_PER_KIB * ticks_per_us() / 1000;
             let cost = &reads.zero_copy[kind as usize][message_class(LONG_BYTES_MIN)];
             cost.store(slow, Relaxed);
             choice.note_zero_copy();
             for copied_bytes in [4 << 20, 8 << 20, 16 << 20] {
                 for _ in 0..copied_bytes / LONG_BYTES_MIN {
-                    assert!(!prefers(&choice), "{copied_bytes}");
+                    assert!(!prefers(&mut choice), "{copied_bytes}");
                     choice.begin(LONG_BYTES_MIN, true, true);
                 }
-                assert!(prefers(&choice), "a trial after {copied_bytes} bytes");
+                assert!(prefers(&mut choice), "a trial after {copied_bytes} bytes");
                 choice.note_zero_copy();
             }
             cost.store(slow / 3, Relaxed);
             // A copy of the kernel has to be faster than the measured copies.
-            assert_eq!(prefers(&choice), kind == ZeroCopyKind::Mapped);
+            assert_eq!(prefers(&mut choice), kind == ZeroCopyKind::Mapped);
         }
+    }
+
+    #[test]
+    fn a_class_of_messages_has_trials_of_its_own() {
+        const SHORT_BYTES: usize = 2 * LONG_BYTES_MIN;
+        let (mut choice, reads) = (StoreChoice::default(), ReadCosts::<AtomicU64>::default());
+        let prefers = |choice: &mut StoreChoice, count: usize| {
+            choice.prefers_zero_copy(ZeroCopyKind::Copied, SendFlow::OneWay, count, &reads)
+        };
+        let long_bytes = 4 << 20;
+        for count in [SHORT_BYTES, long_bytes] {
+            reads.zero_copy[ZeroCopyKind::Copied as usize][message_class(count)].store(1 << 20, Relaxed);
+        }
+        for _ in 0..8 {
+            while !prefers(&mut choice, SHORT_BYTES) {
+                choice.begin(LONG_BYTES_MIN, true, true);
+            }
+            choice.note_zero_copy();
+        }
+        assert!(prefers(&mut choice, long_bytes));
+        choice.note_zero_copy();
+        for _ in 0..FIRST_ZERO_COPY_TRIAL_BYTES / LONG_BYTES_MIN {
+            assert!(!prefers(&mut choice, long_bytes));
+            choice.begin(LONG_BYTES_MIN, true, true);
+        }
+        assert!(prefers(&mut choice, long_bytes));
+    }
+
+    #[test]
+    fn the_first_message_into_new_pages_does_not_count() {
+        let (mut times, costs) = (ReadTimes::default(), ReadCosts::<AtomicU64>::default());
+        let way = (ZeroCopyKind::Copied, false);
+        let cost = &costs.zero_copy[way_of(way.0, way.1)][MESSAGE_CLASS_COUNT - 1];
+        let mut read = |parts: &[u32]| {
+            for &part in parts {
+                times.zero_copy_start = ticks().saturating_sub(u64::from(part) << 10);
+                times.end_zero_copy(1 << 20);
+            }
+            times.end_zero_copy_message(way, parts.len() << 20, &costs);
+            published(cost)
+        };
+        // Time stamps advance by little compared to these costs.
+        let (slow, fast) = (1 << 24, 1 << 20);
+        for _ in 1..MEASURED_ZERO_COPY_COUNT {
+            assert_eq!(read(&[slow; 2 * WINDOW as usize]), 0);
+        }
+        let known = read(&[slow, fast, fast, slow]);
+        assert!((fast..slow).contains(&(known as u32)), "{known}");
+        assert!(read(&[slow; 2 * WINDOW as usize]) <= known, "a later message into new pages");
+    }
+
+    #[test]
+    fn an_exchange_stays_with_fast_copies_of_the_kernel_until_the_ring_is_measured() {
+        const COUNT: usize = 32 << 10;
+        let (mut choice, reads) = (StoreChoice::default(), ReadCosts::<AtomicU64>::default());
+        let cost = FAST_ZERO_COPY_NS_PER_KIB * ticks_per_us() / 1000;
+        let prefers = |choice: &mut StoreChoice, flow, cost| {
+            reads.zero_copy[ZeroCopyKind::Copied as usize][message_class(COUNT)].store(cost, Relaxed);
+            choice.prefers_zero_copy(ZeroCopyKind::Copied, flow, COUNT, &reads)
+        };
+        assert!(prefers(&mut choice, SendFlow::Exchange, cost));
+        assert!(!prefers(&mut choice, SendFlow::Exchange, cost + 1));
+        assert!(!prefers(&mut choice, SendFlow::OneWay, cost));
+        choice.classes[CLASS_COUNT - 1].writes[0].add(1);
+        reads.ring[CLASS_COUNT - 1][0].store(1, Relaxed);
+        assert!(!prefers(&mut choice, SendFlow::Exchange, cost), "the ring is faster");
     }
 
     #[test]
@@ -495,7 +609,7 @@ mod tests {
         let kind = StoreKind::of(choice.classes[CLASS_COUNT - 1].streams) as usize;
         choice.classes[CLASS_COUNT - 1].writes[kind].add(100);
         reads.ring[CLASS_COUNT - 1][kind].store(150, Relaxed);
-        let prefers = |cost, flow| {
+        let mut prefers = |cost, flow| {
             reads.zero_copy[ZeroCopyKind::Copied as usize][message_class(COUNT)].store(cost, Relaxed);
             choice.prefers_zero_copy(ZeroCopyKind::Copied, flow, COUNT, &reads)
         };
@@ -518,7 +632,7 @@ mod tests {
             let cost = |way: bool| &reads.zero_copy[way_of(ZeroCopyKind::Copied, way)][message_class(COUNT)];
             cost(is_in_parts).store(1000, Relaxed);
             cost(!is_in_parts).store(10, Relaxed);
-            let prefers = |flow| choice.prefers_zero_copy(ZeroCopyKind::Copied, flow, COUNT, &reads);
+            let mut prefers = |flow| choice.prefers_zero_copy(ZeroCopyKind::Copied, flow, COUNT, &reads);
             assert!(!prefers(slow_flow) && prefers(fast_flow), "{slow_flow:?}");
         }
     }

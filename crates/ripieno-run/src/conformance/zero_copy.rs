@@ -117,7 +117,7 @@ struct ZeroCopySender {
 }
 
 impl ZeroCopySender {
-    fn new(stream: PatternStream, memory: ZeroCopyMemory) -> Self {
+    fn new(mut stream: PatternStream, memory: ZeroCopyMemory) -> Self {
         eventually(|| stream.link.can_send_zero_copy(&memory, SendFlow::Exchange));
         ZeroCopySender { stream, memory, used: 0 }
     }

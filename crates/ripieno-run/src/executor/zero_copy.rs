@@ -27,7 +27,7 @@ pub(super) const BUFFERED_BYTES: usize = 1 << 20;
 impl LaneVisit<'_, '_> {
     /// Return whether step `index`, a send of `span`, is zero-copy. The decision does not change once the step has
     /// begun.
-    pub fn is_zero_copy(&self, index: usize, span: Span) -> bool {
+    pub fn is_zero_copy(&mut self, index: usize, span: Span) -> bool {
         let step = &self.schedule.steps[index];
         if !step.may_be_zero_copy || self.cursor.zero_copy_bytes > 0 {
             return step.may_be_zero_copy;
