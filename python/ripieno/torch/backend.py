@@ -30,16 +30,19 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         Name of the group.
     timeout
         Time limit of a call from its start. After it, every rank raises, and the job ends.
+    store
+        Store of the group, for `monitored_barrier`.
     """
 
     supports_splitting = True
     supports_coalescing = True
 
-    def __init__(self, comm: Communicator, name: str, timeout: timedelta) -> None:
+    def __init__(self, comm: Communicator, name: str, timeout: timedelta, store: dist.Store) -> None:
         super().__init__(comm.rank, comm.world_size)
         self._comm = comm
         self._name = name
         self._limit_s = timeout.total_seconds()
+        self._store = store
         self._threads = WorkThreads(self._abort)
         # Works started while PyTorch coalesces several calls.
         self._coalesced: list[RipienoWork] | None = None
@@ -77,7 +80,9 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         """Return the backend of some ranks of this group; None on a rank outside of them."""
         if self.rank() not in ranks:
             return None
-        return RipienoBackend(self._comm.group(ranks), opts.group_name or self._name, opts._timeout)
+        # All parts of a split have the same store.
+        part_store = dist.PrefixStore(str(min(ranks)), store)
+        return RipienoBackend(self._comm.group(ranks), opts.group_name or self._name, opts._timeout, part_store)
 
     # From one rank to all, and from all ranks to one or all
 
@@ -224,7 +229,9 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         limit_s = self._limit_s if limit_s < 0 else limit_s
         self._sequence_number += 1
         self._monitored_count += 1
-        monitored_barrier(self._comm, self._monitored_count, limit_s, wait_all_ranks=wait_all_ranks)
+        monitored_barrier(
+            self._store, self.rank(), self.size(), self._monitored_count, limit_s, wait_all_ranks=wait_all_ranks
+        )
 
     # Coalescing
 

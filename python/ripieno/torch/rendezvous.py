@@ -102,4 +102,4 @@ def _create(options: Any, _: Any) -> RipienoBackend:
             f"rank {options.group_rank} of {options.group_size}: this process is rank {comm.rank} of {comm.world_size}"
             " in its job; leave rank and world_size out, or start that many ranks"
         )
-    return RipienoBackend(comm.group(ranks) if ranks else comm, options.group_id, options.timeout)
+    return RipienoBackend(comm.group(ranks) if ranks else comm, options.group_id, options.timeout, options.store)

@@ -345,7 +345,7 @@ def split(comm):
 
 
 def missed(comm):
-    """Return the errors of barriers that rank 0 calls alone at first, and a sum afterwards."""
+    """Return the errors of barriers that rank 0 calls alone at first, and a sum that rank 0 sends to rank 1 again."""
 
     def error_of(timeout_s, **options):
         try:
@@ -365,6 +365,12 @@ def missed(comm):
         errors.append(error_of(60))
         tensor = torch.ones(1)
         dist.all_reduce(tensor)
+        # Nothing of a barrier that the others never call is ahead of a message.
+        if comm.rank == 0:
+            error_of(0)
+            dist.send(tensor, 1)
+        elif comm.rank == 1:
+            dist.recv(tensor.zero_(), 0)
         return errors, tensor.item()
 
 
