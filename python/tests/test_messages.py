@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
+from ripieno.errors import InputError, SerializationError
+from ripieno.wire import objects
 
 
 def by_tags(comm):
@@ -27,6 +29,79 @@ def by_tags(comm):
 
 def test_messages_are_received_by_their_tags(everywhere):
     everywhere(by_tags)
+
+
+ARRAYS = {
+    "short": np.arange(3.0),
+    "long": np.arange(1000, dtype=np.int32),
+    "of several axes": np.arange(2400.0).reshape(2, 3, 400),
+    "column-major": np.asfortranarray(np.arange(600.0).reshape(20, 30)),
+    "strided": np.arange(1000)[::3],
+    "read-only": np.frombuffer(bytes(range(250)) * 4, np.uint8),
+    "big-endian": np.arange(300, dtype=">f8"),
+    "complex": np.arange(300) * (1 + 2j),
+    "half": np.arange(300, dtype=np.float16),
+    "of dates": np.arange(300).astype("M8[s]"),
+    "of records": np.zeros(100, [("id", "i4"), ("value", "f8")]),
+    "of strings": np.array(["one", "two"] * 50),
+    "a matrix": np.asmatrix(np.eye(20)),
+    "of no rows": np.empty((0, 500)),
+    "without axes": np.array(1.5),
+    "of many axes": np.zeros([1] * 30 + [40]),
+}
+
+
+def exchanged(comm, arrays):
+    """Return the arrays that rank 0 sent, received by rank 1 without a tag, with one, and posted before."""
+    if comm.rank == 0:
+        for array in arrays:
+            comm.send(array, 1)
+            comm.send(array, 1, tag=3)
+            comm.send_async(array, 1, tag=4).wait()
+        return None
+    found = []
+    for _ in arrays:
+        found.append((comm.recv(0), comm.recv(0, tag=3), comm.recv_async(0, tag=4).wait()))
+    return found
+
+
+def test_arrays_of_every_kind_arrive_unchanged_and_writable(world):
+    _, found = world(2).run(exchanged, list(ARRAYS.values()))
+    for name, received in zip(ARRAYS, found, strict=True):
+        for array in received:
+            sent = ARRAYS[name]
+            assert type(array) is type(sent), name
+            assert (array.dtype, array.shape, array.flags.writeable) == (sent.dtype, sent.shape, True), name
+            assert np.array_equal(array, sent), name
+
+
+def into_memory(comm):
+    """Return the memory of arrays that were received with a tag, and values of other types and of later messages."""
+    sent = np.arange(5000.0)
+    if comm.rank == 0:
+        for tag in (1, 2, 3, 4, 5):
+            comm.send(tag * sent, 1, tag=tag)
+        return None
+    first, second, third, other = np.zeros(5000), np.zeros(5000), np.zeros(5000), np.zeros(5000, np.float32)
+    # The messages 1 and 2 arrive before a matching receive.
+    assert comm.recv(0, tag=3, out=first) is first
+    posted = comm.recv_async(0, tag=4, out=third)
+    assert comm.recv(0, tag=1, out=second) is second
+    assert posted.wait() is third
+    comm.recv(0, tag=5, out=other)
+    with pytest.raises(InputError, match="expected"):
+        comm.recv(0, tag=2, out=np.zeros(4999))
+    return [bool((found == tag * sent).all()) for tag, found in ((3, first), (1, second), (4, third), (5, other))]
+
+
+def test_tagged_arrays_are_received_into_the_memory_of_their_receive(world):
+    assert world(2).run(into_memory)[1] == [True] * 4
+
+
+@pytest.mark.parametrize("head", [b"", b"<f8     \x01", b"nothing \x08" + bytes(7), b"<f8     " + b"\xff" * 8])
+def test_a_malformed_header_of_an_array_is_an_error(head):
+    with pytest.raises(SerializationError, match="header of an array"):
+        objects._empty_array(head, None)
 
 
 def from_any_rank(comm):

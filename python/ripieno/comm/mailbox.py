@@ -71,6 +71,8 @@ class Receive:
         The tag; None for a message without one.
     out
         The array that receives the value; None for a new value.
+    memory
+        An array that may receive a tagged value of its dtype and shape, which then is the result; by default `out`.
     timeout_s
         Maximum time until the first bytes of the message arrive; None without a limit.
     accept
@@ -86,6 +88,7 @@ class Receive:
         out: NDArray[Any] | None,
         timeout_s: float | None = None,
         accept: Callable[[ReceivedMessage[Any]], ReceivedMessage[Any]] = lambda message: message,
+        memory: NDArray[Any] | None = None,
     ) -> None:
         self._mailbox = mailbox
         self._accept = accept
@@ -93,6 +96,7 @@ class Receive:
         self.source = source
         self.tag = tag
         self.out = out
+        self.memory = out if memory is None else memory
         self._timeout_s = timeout_s
         self._message: ReceivedMessage[Any] | None = None
         self._error: Exception | None = None
@@ -161,7 +165,9 @@ class Receive:
         """Complete with a tagged message."""
         try:
             message = self._accept(message)
-            self._end(message if self.out is None else message._replace(value=fill(self.out, message.value)))
+            if self.out is not None and message.value is not self.out:
+                message = message._replace(value=fill(self.out, message.value))
+            self._end(message)
         except Exception as error:
             self._fail(error)
 
@@ -202,10 +208,7 @@ class Receive:
 
     def _tagged(self, sender: int) -> tuple[ReceivedMessage[Any], int]:
         """Return the next tagged message from `sender`, and its size in bytes."""
-        head, lengths_bytes = np.empty(1, np.int64), [_native.FRAME_ROOM_BYTES]
-        self._native.collective(("receive", sender), head, None, TAG_SIGNATURE)
-        value = objects.receive(self._native, sender, lengths_bytes)
-        return ReceivedMessage(value, sender, int(head[0])), sum(lengths_bytes)
+        return self._mailbox.receive(self._native, sender, self._mailbox.posted_memory)
 
 
 class Mailbox:
@@ -236,6 +239,46 @@ class Mailbox:
             if _matches(source, tag, message):
                 return self._unexpected.pop(index).message
         return None
+
+    def receive(
+        self, native: NativeCommunicator, sender: int, memory_of: Callable[[ReceivedMessage[Any]], NDArray[Any] | None]
+    ) -> tuple[ReceivedMessage[Any], int]:
+        """Return the next tagged message from `sender`, and its size in bytes.
+
+        `memory_of` returns memory for the value of a message: a long array of its dtype and shape is received into it.
+        """
+        head, lengths_bytes = np.empty(1, np.int64), [_native.FRAME_ROOM_BYTES]
+        native.collective(("receive", sender), head, None, TAG_SIGNATURE)
+        message = ReceivedMessage(None, sender, int(head[0]))
+        value = objects.receive(native, sender, lengths_bytes, memory_of(message))
+        return message._replace(value=value), sum(lengths_bytes)
+
+    def posted_memory(self, message: ReceivedMessage[Any]) -> NDArray[Any] | None:
+        """Return the memory of the first posted receive that matches a message."""
+        return next((receive.memory for receive in self.posted if receive.matches(message)), None)
+
+    def receive_now(
+        self, native: NativeCommunicator, source: int, tag: int, memory: NDArray[Any] | None
+    ) -> ReceivedMessage[Any] | None:
+        """Wait for the first matching message of `source`, like a `Receive`; None if other receives are posted."""
+        with self.lock:
+            if self.posted:
+                return None
+            message = self.take(source, tag)
+            thread = threading.get_ident()
+            _waiting[thread] = source, time.monotonic()
+            try:
+                while message is None:
+                    found, length_bytes = self.receive(
+                        native, source, lambda message: memory if _matches(source, tag, message) else None
+                    )
+                    if _matches(source, tag, found):
+                        message = found
+                    else:
+                        self.keep(found, length_bytes)
+            finally:
+                del _waiting[thread]
+            return message
 
     def put_back(self, message: ReceivedMessage[Any], *, last: bool = False) -> None:
         """Insert a probed message at the front of the queue, or a message from this rank itself at the end (`last`)."""

@@ -13,7 +13,7 @@ from ripieno.comm.mailbox import ANY_TAG, TAG_SIGNATURE, Receive, ReceivedMessag
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 from ripieno.wire import objects, signatures
-from ripieno.wire.arrays import in_place, native_elements, required
+from ripieno.wire.arrays import fill, in_place, native_elements, required
 from ripieno.wire.calls import NativeCalls, PostedCall, StagedCall
 
 #: Exclusive upper bound of tags.
@@ -50,10 +50,13 @@ class MessageCalls(CallBase):
             rank in a different order than they were sent.
         """
         to = self._other("to", to)
-        if tag is None and (native := self._idle_native) is not None:
-            # Fast path: short messages are latency-bound.
+        tag = _checked(tag)
+        # Fast path: short messages are latency-bound. A plain array cannot fail to be sent after its tag.
+        if (tag is None or objects.is_plain(value)) and (native := self._idle_native) is not None:
+            if tag is not None:
+                native.collective(("send", to), np.array([tag], np.int64), None, TAG_SIGNATURE)
             return objects.send(native, value, to)
-        return self._send_pieces(value, to, _checked(tag))
+        return self._send_pieces(value, to, tag)
 
     def _send_receipt(self, to: int, tag: int) -> None:
         """Confirm that a message of rank `to` has been received; `tag` is one of its `Mailbox.receipt_tags`."""
@@ -155,6 +158,13 @@ class MessageCalls(CallBase):
             call = ("collective", ("receive", source), native_elements(out)[0], None, signatures.of_array(out))
             return self._do(NativeCalls([call], lambda: out))
 
+        if tag is not None and timeout_s is None:
+            message = self._receive_tagged(source, tag, out)
+            if message is not None:
+                if out is not None and message.value is not out:
+                    message = message._replace(value=fill(out, message.value))
+                return message if envelope else message.value
+
         def begin(native: Any) -> Receive:
             return self._mailbox.post(Receive(self._mailbox, native, source, tag, out, timeout_s))
 
@@ -163,6 +173,14 @@ class MessageCalls(CallBase):
             return message if envelope else message.value
 
         return self._do(PostedCall(begin, finish))
+
+    def _receive_tagged(self, source: int | None, tag: int, memory: NDArray[Any] | None) -> ReceivedMessage[Any] | None:
+        """Return the first message of a rank with a tag; None if other calls are ahead, which need a `Receive`.
+
+        A long array with the dtype and the shape of `memory` is received into it.
+        """
+        native = self._idle_native
+        return None if source is None or native is None else self._mailbox.receive_now(native, source, tag, memory)
 
     def sendrecv(
         self,

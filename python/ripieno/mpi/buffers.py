@@ -57,6 +57,8 @@ class BufferArgument(NamedTuple):
         """The elements of one message."""
         if isinstance(self.counts, list) or isinstance(self.starts, list):
             raise InputError(f"{self.call}: counts={self.counts}: expected one number of elements")
+        if self.layout is None and self.counts is None and self.starts is None:
+            return Elements(self.call, [self.memory], self.dtype)
         start = self.starts or 0
         if self.layout is None and start > self.memory.size:
             raise InputError(f"{self.call}: displacement {start}: expected at most the {self.memory.size} elements")

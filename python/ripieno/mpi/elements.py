@@ -43,6 +43,11 @@ class Elements(NamedTuple):
         """Number of bytes of the values."""
         return self.size * self.dtype.itemsize
 
+    @property
+    def memory(self) -> NDArray[Any] | None:
+        """The memory, if it is in one piece."""
+        return self.pieces[0] if len(self.pieces) == 1 else None
+
     def read(self) -> NDArray[Any]:
         """Return the values as an array of one axis, which may share the memory."""
         if len(self.pieces) == 1:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.comm.mailbox import ANY_TAG as MAILBOX_ANY_TAG
 from ripieno.comm.mailbox import Mailbox, Receive, ReceivedMessage
@@ -43,7 +44,7 @@ class MpiMessageCalls(MpiRank):
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object."""
-        self.isend(obj, dest, tag).wait()
+        self._send(leaving(obj), dest, tag)
 
     bsend = send
 
@@ -111,7 +112,7 @@ class MpiMessageCalls(MpiRank):
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer."""
-        self.Isend(buf, dest, tag).wait()
+        self._send(outgoing(None if dest == PROC_NULL else buf, "Send"), dest, tag)
 
     Bsend = Rsend = Send
 
@@ -134,12 +135,12 @@ class MpiMessageCalls(MpiRank):
     def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
         """Receive into a buffer."""
         into = incoming(None if source == PROC_NULL else buf, "Recv").elements
-        _put(into, self._receive_value(source, tag, status, None))
+        _put(into, self._receive_value(source, tag, status, into.memory))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Start to receive into a buffer. Messages match receives in the order of posting."""
         into = incoming(None if source == PROC_NULL else buf, "Irecv").elements
-        return self._post_receive(source, tag, lambda value: _put(into, value))
+        return self._post_receive(source, tag, lambda value: _put(into, value), into.memory)
 
     def Sendrecv(
         self,
@@ -155,7 +156,7 @@ class MpiMessageCalls(MpiRank):
         # Check both buffers before anything is sent.
         into = incoming(None if source == PROC_NULL else recvbuf, "Recv").elements
         sent = self.Isend(sendbuf, dest, sendtag)
-        _put(into, self._receive_value(source, recvtag, status, None))
+        _put(into, self._receive_value(source, recvtag, status, into.memory))
         sent.wait()
 
     def Isendrecv(
@@ -216,6 +217,14 @@ class MpiMessageCalls(MpiRank):
         incoming(None if source == PROC_NULL else buf, "Recv_init")
         return Prequest(lambda: self.Irecv(buf, source, tag))
 
+    def _send(self, obj: Any, dest: int, tag: int) -> None:
+        """Send an object or an array, and return when its memory may change."""
+        is_remote = dest not in (PROC_NULL, self.rank)
+        if is_remote and 0 <= tag <= LARGEST_TAG and not self._comm._mailbox.posted:
+            self._comm.send(obj, dest, tag=tag)
+        else:
+            self._start_send(obj, dest, tag, is_synchronous=False).wait()
+
     def _start_send(self, obj: Any, dest: int, tag: int, *, is_synchronous: bool) -> Request:
         if not 0 <= tag <= LARGEST_TAG:
             raise InputError(f"send: tag={tag}: expected 0 … {LARGEST_TAG}")
@@ -233,13 +242,17 @@ class MpiMessageCalls(MpiRank):
         receipt = mailbox.post(Receive(mailbox, self._comm._native, dest, receipt_tag, None))
         return _until_over(mailbox, self.rank, [sent, receipt])
 
-    def _post_receive(self, source: int, tag: int, use: Callable[[Any], Any]) -> Request:
+    def _post_receive(
+        self, source: int, tag: int, use: Callable[[Any], Any], memory: NDArray[Any] | None = None
+    ) -> Request:
         if source == PROC_NULL:
             return Request(lambda timeout_s, status: (True, use(self._receive_value(source, tag, status, None))))
         mailbox, native = self._comm._mailbox, self._comm._native
         source_rank = None if source == ANY_SOURCE else source
         mailbox_tag = MAILBOX_ANY_TAG if tag == ANY_TAG else tag
-        receive = mailbox.post(Receive(mailbox, native, source_rank, mailbox_tag, None, accept=self._accepted))
+        receive = mailbox.post(
+            Receive(mailbox, native, source_rank, mailbox_tag, None, accept=self._accepted, memory=memory)
+        )
 
         def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, Any]:
             if not receive.has_ended and self._is_own(source):
@@ -264,8 +277,9 @@ class MpiMessageCalls(MpiRank):
         """Return whether a receive from `source` can only match messages of this rank to itself."""
         return source == self.rank or self.size == 1
 
-    def _receive_value(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> Any:
-        message = self._accepted(self._message(source, tag, timeout_s))
+    def _receive_value(self, source: int, tag: int, status: Status | None, memory: NDArray[Any] | None) -> Any:
+        """Return the value of the next message, a long array in `memory` if it has its dtype and shape."""
+        message = self._accepted(self._message(source, tag, None, memory))
         noted(status, message.source, _tag_of(message), message.value)
         return message.value
 
@@ -300,7 +314,9 @@ class MpiMessageCalls(MpiRank):
         noted(status, message.source, _tag_of(message), _value_of(message))
         return message
 
-    def _message(self, source: int, tag: int, timeout_s: float | None) -> ReceivedMessage[Any]:
+    def _message(
+        self, source: int, tag: int, timeout_s: float | None, memory: NDArray[Any] | None = None
+    ) -> ReceivedMessage[Any]:
         if source == PROC_NULL:
             return _NOTHING
         source_rank = None if source == ANY_SOURCE else source
@@ -312,7 +328,8 @@ class MpiMessageCalls(MpiRank):
             if timeout_s is not None:
                 raise TimeoutError("recv: this rank has sent itself no matching message")
             raise InputError(f"recv: this rank has sent itself no message with tag {tag}")
-        return self._comm.recv(source_rank, tag=mailbox_tag, timeout_s=timeout_s, envelope=True)
+        found = self._comm._receive_tagged(source_rank, mailbox_tag, memory) if timeout_s is None else None
+        return found or self._comm.recv(source_rank, tag=mailbox_tag, timeout_s=timeout_s, envelope=True)
 
 
 def _done() -> Request:
@@ -356,7 +373,7 @@ def _until_received(mailbox: Mailbox, message: ReceivedMessage[Any]) -> Request:
 
 def _put(into: Elements, value: Any) -> None:
     """Copy received elements to the beginning of a buffer."""
-    if value is _NOTHING.value:
+    if value is _NOTHING.value or value is into.memory:
         return
     if not isinstance(value, np.ndarray):
         raise InputError(f"{into.call}: received a {type(value).__name__}: expected a buffer; recv receives objects")

@@ -5,6 +5,7 @@ Cost: one small collective before the data, or no data phase at all if all objec
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,6 +27,13 @@ _FEW_RANKS = 64
 
 #: Contents of a header message: its kind, and the bytes or the number of bytes that follow.
 First = tuple[int, bytes | int]
+
+#: Kind of a header message with the dtype and the shape of an array. Its elements follow.
+_ARRAY_HEAD = 4
+#: Kinds of dtypes of arrays that are sent without a pickle.
+_PLAIN_KINDS = "biufc"
+#: Characters of a dtype in the header message of an array, such as "<f8" or "<c16".
+_DTYPE_BYTES = 8
 
 
 class Unsendable:
@@ -61,6 +69,11 @@ def _unsendable(native: NativeCommunicator, value: Any) -> Unsendable | None:
 
 def send(native: NativeCommunicator, value: Any, to: int) -> None:
     """Send a value to rank `to`, which receives it with `receive`."""
+    array_head = _array_head(value)
+    if array_head is not None:
+        _native.send_frame(native, _ARRAY_HEAD, array_head, to, OBJECT_PART)
+        native.collective(("send", to), _octets(value), None, OBJECT_PART)
+        return
     packed = _native.send_object(native, value, to, OBJECT_PART)
     if packed is not None:
         _send_value(
@@ -70,8 +83,16 @@ def send(native: NativeCommunicator, value: Any, to: int) -> None:
         )
 
 
-def receive(native: NativeCommunicator, source: int, lengths_bytes: list[int] | None = None) -> Any:
-    """Return the next value of rank `source`. Append the number of bytes after the header to `lengths_bytes`."""
+def receive(
+    native: NativeCommunicator,
+    source: int,
+    lengths_bytes: list[int] | None = None,
+    memory: NDArray[Any] | None = None,
+) -> Any:
+    """Return the next value of rank `source`. Append the number of bytes after the header to `lengths_bytes`.
+
+    A long array with the dtype and the shape of `memory` is received into this array, which is then the result.
+    """
     is_done, received = _native.receive_object(native, source, OBJECT_PART)
     if is_done:
         return received
@@ -81,11 +102,14 @@ def receive(native: NativeCommunicator, source: int, lengths_bytes: list[int] | 
             lengths_bytes.append(piece.nbytes)
         native.collective(("receive", source), piece, None, OBJECT_PART)
 
-    return _take(received, take)
+    return _take(received, take, memory)
 
 
 def pieces(value: Any) -> list[NDArray[Any]]:
     """Return the messages for a value and a receiver, for asynchronous calls."""
+    array_head = _array_head(value)
+    if array_head is not None:
+        return [_native.frame(_ARRAY_HEAD, array_head), _octets(value)]
     found: list[NDArray[Any]] = []
     packed = packing.pack(movable(value))
     _send_value(packed, lambda kind, content: found.append(_native.frame(kind, content)), found.append)
@@ -135,9 +159,50 @@ def _send_value(
         send_bytes(buffer)
 
 
-def _take(first: First, take: Callable[[NDArray[Any]], object]) -> Any:
+def is_plain(value: Any) -> bool:
+    """Return whether a value is an array of numbers that is sent without a pickle, in a header message or after it."""
+    return (
+        type(value) is np.ndarray
+        and value.dtype.kind in _PLAIN_KINDS
+        and value.dtype.isnative
+        and value.flags.c_contiguous
+    )
+
+
+def _array_head(value: Any) -> bytes | None:
+    """Return the content of the header message of a plain array that does not fit into it itself; else None."""
+    # 8 bytes of the native format of short arrays, and the shape.
+    if not is_plain(value) or 8 * (1 + value.ndim) + value.nbytes <= _native.FRAME_ROOM_BYTES:
+        return None
+    dtype_name: bytes = value.dtype.str.encode().ljust(_DTYPE_BYTES)
+    head = dtype_name + struct.pack(f"<{value.ndim}q", *value.shape)
+    return head if len(head) <= _native.FRAME_ROOM_BYTES else None
+
+
+def _octets(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the bytes of a contiguous array, in place."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _empty_array(array_head: bytes, memory: NDArray[Any] | None) -> NDArray[Any]:
+    """Return an array for the elements after a header message: `memory` if it has the dtype and the shape."""
+    try:
+        dtype = np.dtype(array_head[:_DTYPE_BYTES].decode().rstrip())
+        shape = struct.unpack(f"<{len(array_head) // 8 - 1}q", array_head[_DTYPE_BYTES:])
+        if memory is not None and is_plain(memory) and (memory.dtype, memory.shape) == (dtype, shape):
+            return memory
+        return empty(shape, dtype)
+    except (TypeError, ValueError, struct.error) as error:
+        raise SerializationError(f"the header of an array is malformed: {error}") from error
+
+
+def _take(first: First, take: Callable[[NDArray[Any]], object], memory: NDArray[Any] | None = None) -> Any:
     """Return the value with the header `first`. `take` fills an array with the next bytes."""
-    _, content = first
+    kind, content = first
+    if kind == _ARRAY_HEAD and isinstance(content, bytes):
+        array = _empty_array(content, memory)
+        take(_octets(array))
+        return array
     if isinstance(content, bytes):
         head = np.frombuffer(content, np.uint8)
     else:
