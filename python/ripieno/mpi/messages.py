@@ -285,9 +285,10 @@ class MpiMessageCalls(MpiRank):
 
     def _accepted(self, message: ReceivedMessage[Any]) -> ReceivedMessage[Any]:
         """Return a message that a receive takes, and confirm it if it is of a synchronous send."""
-        if isinstance(message.value, _Synchronous):
-            self._comm._send_receipt_async(message.source, message.value.receipt_tag)
-        return message._replace(value=_value_of(message))
+        if not isinstance(message.value, _Synchronous):
+            return message
+        self._comm._send_receipt_async(message.source, message.value.receipt_tag)
+        return message._replace(value=message.value.value)
 
     def _has_message(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> bool:
         found = self._probed(source, tag, status, timeout_s)
