@@ -96,7 +96,10 @@ mod tests {
         let region = Region::new(1000).unwrap().unwrap();
 
         for bytes in [&region[..], &[7; 1000]] {
-            assert_eq!([&mut first, &mut second].map(|end| end.can_send_zero_copy(bytes, SendFlow::Exchange)), [false, true]);
+            assert_eq!(
+                [&mut first, &mut second].map(|end| end.can_send_zero_copy(bytes, SendFlow::Exchange)),
+                [false, true]
+            );
         }
         assert!(!second.can_send_zero_copy(&[7; 1000], SendFlow::Gradual));
 
