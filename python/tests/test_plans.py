@@ -205,7 +205,7 @@ FAULTS = {
     ),
     "a repeated contribution": (
         [each.then(more) for each, more in zip(chain_sum(2), [Plan().reduce(1, X), Plan().send(0, X)], strict=True)],
-        (0, 2, 'reduce(1, main[0:10], "sum")', "occurs", "remove one of the ways"),
+        (0, 2, 'reduce(1, main[0:10], "sum")', "occurs", "remove all but one of the operations"),
     ),
     "another operation": (
         crossed(lambda plan, other: plan.send(other, X).reduce(other, X, "max")),
