@@ -25,7 +25,7 @@ from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, missing_requirement
 from ripieno.lab.cluster_spec import bits_per_s
 from ripieno.units import bytes_text
-from shuffle_rank import ShuffleMethod
+from shuffle_rank import ShuffleCase
 
 HERE = Path(__file__).resolve().parent
 TASK_COUNT, CENTROID_COUNT, DIMENSION_COUNT, RATE = 8, 1_000, 512, "100mbit"
@@ -58,9 +58,9 @@ class Setting:
             dimension_count=QUICK_DIMENSION_COUNT,
         )
 
-    def case(self, **how: Any) -> ShuffleMethod:
+    def case(self, **how: Any) -> ShuffleCase:
         """Return the case that each rank runs."""
-        return ShuffleMethod(**{"task_count": self.task_count, **how}, centroid_count=self.centroid_count,
+        return ShuffleCase(**{"task_count": self.task_count, **how}, centroid_count=self.centroid_count,
                     dimension_count=self.dimension_count, run_count=SHUFFLE_COUNT)  # fmt: skip
 
     def seconds(self, size_bytes: float) -> float:
@@ -154,7 +154,7 @@ def _incast(setting: Setting, report: Measurements, effort: Effort) -> None:
     report.remark(f"{case}: packets dropped by the queue of the receiver in all runs: {dropped}")
 
 
-def _alternating(setting: Setting, variants: dict[str, ShuffleMethod], run_count: int) -> dict[str, ShuffleResults]:
+def _alternating(setting: Setting, variants: dict[str, ShuffleCase], run_count: int) -> dict[str, ShuffleResults]:
     """Return the seconds of every shuffle, the bytes sent by each rank, and the drops in the receiver's queue."""
     found = {name: ShuffleResults([], [], 0) for name in variants}
     with Lab(hosts=setting.host_count, rate=setting.rate) as lab:

@@ -22,16 +22,16 @@ from ripieno.comm.communicator import Communicator
 
 
 @dataclass(frozen=True)
-class ShuffleMethod:
-    """The data of a shuffle, and the method.
+class ShuffleCase:
+    """One case of the shuffle benchmark: sizes, method and number of runs.
 
     Parameters
     ----------
     task_count
         Map tasks of each rank; each produces a row for every centroid.
     centroid_count, dimension_count
-        A row is the sum of a centroid's points and their number, in float64. Partial sums of float32 travel as
-        float64, so local reduction would save half as much.
+        A row is the sum of a centroid's points and their number, in float64. Rows of float32 would
+        gain only half as much from local reduction, because their partial sums are sent as float64.
     run_count
         Number of timed shuffles, after one warm-up.
     local_reduction
@@ -62,7 +62,7 @@ class ShuffleMethod:
         return rp.KeyValues(keys, ((keys[:, None] + row + 3 * rank + task) % 7).astype(np.float64))
 
 
-def measured(comm: Communicator, case: ShuffleMethod) -> dict[str, Any]:
+def measured(comm: Communicator, case: ShuffleCase) -> dict[str, Any]:
     """Return the slowest rank's seconds of each shuffle, and the bytes sent per rank; equal on all ranks."""
     tasks = [case.task(comm.rank, number) for number in range(case.task_count)]
     right = comm.allreduce(np.sum([task.values for task in tasks], axis=0))
@@ -77,7 +77,7 @@ def measured(comm: Communicator, case: ShuffleMethod) -> dict[str, Any]:
     return {"seconds": seconds, "sent_bytes": comm.allgather(found["bytes_sent"]), "waves": found["waves"]}
 
 
-def _shuffle(comm: Communicator, case: ShuffleMethod, tasks: list[rp.KeyValues]) -> tuple[rp.KeyValues, dict[str, Any]]:
+def _shuffle(comm: Communicator, case: ShuffleCase, tasks: list[rp.KeyValues]) -> tuple[rp.KeyValues, dict[str, Any]]:
     """Shuffle the rows of the tasks into complete sums."""
     emitter = keyed.Emitter(
         comm.world_size,
@@ -95,7 +95,7 @@ def _first(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.zeros(len(keys), np.int64)
 
 
-def _check(comm: Communicator, case: ShuffleMethod, shuffled: rp.KeyValues, right: NDArray[np.float64]) -> None:
+def _check(comm: Communicator, case: ShuffleCase, shuffled: rp.KeyValues, right: NDArray[np.float64]) -> None:
     wrong = not np.array_equal(shuffled.values, right[shuffled.keys])
     if comm.allreduce(int(wrong)) or comm.allreduce(len(shuffled)) != case.centroid_count:
         raise AssertionError("the sums differ from the sums of an allreduce")
@@ -103,7 +103,7 @@ def _check(comm: Communicator, case: ShuffleMethod, shuffled: rp.KeyValues, righ
 
 def main() -> None:
     """Measure the case of the command line."""
-    case = ShuffleMethod(**json.loads(sys.argv[1]))
+    case = ShuffleCase(**json.loads(sys.argv[1]))
     comm = rp.init(threads=1, tls=False)
     found = measured(comm, case)
     if comm.rank == 0:

@@ -1,4 +1,4 @@
-"""Edit distances of sequences: one of the two ranks computes each only once, with an equal map."""
+"""Edit distances of sequences: exactly one rank computes each distance, and the map equals the precomputed one."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_command_maps_fasta(tmp_path, monkeypatch, capsys):
         ("", "bad.fasta: 0 sequences: expected at least two"),
     ],
 )
-def test_bad_files_are_named_by_the_line(world, workers, tmp_path, text, message):
+def test_errors_name_the_file_and_line(world, workers, tmp_path, text, message):
     (tmp_path / "bad.fasta").write_text(text)
     with pytest.raises(rp.InputError, match=message):
         rp.MDS(metric="levenshtein", engine=world(workers)).fit(tmp_path / "bad.fasta")

@@ -60,7 +60,7 @@ fn growing_a_cell_in_two_calls_gives_the_same_centers() {
 }
 
 #[test]
-fn centers_are_different_rows_with_mass_until_no_distinct_row_is_left() {
+fn centers_have_weight_and_distinct_values_until_no_such_row_is_left() {
     let values: Vec<f32> = (0..40).map(|row| (row / 2) as f32).collect();
     let row_weights: Vec<f64> = (0..40).map(|row| (row % 4 > 1) as u8 as f64).collect();
 
@@ -74,7 +74,7 @@ fn centers_are_different_rows_with_mass_until_no_distinct_row_is_left() {
 }
 
 #[test]
-fn first_centers_are_sampled_by_mass_and_second_ones_by_cost() {
+fn first_centers_are_sampled_by_weight_and_second_ones_by_cost() {
     // Ten thousand cells with two near rows and a far row of little weight.
     let cell_count = 10_000;
     let values = [0.0, 1.0, 11.0].repeat(cell_count);

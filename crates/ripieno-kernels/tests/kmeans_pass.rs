@@ -113,7 +113,7 @@ fn ties_go_to_the_lowest_index() {
 }
 
 #[test]
-fn equal_centroids_leave_all_rows_to_the_first() {
+fn rows_go_to_the_first_of_equal_centroids() {
     for d in [2, 30] {
         let centroids = [[0.5f32].repeat(d), [0.25].repeat(d)].concat().repeat(40);
         let points = reals(8, 100 * d, |x| x as f32);
@@ -122,7 +122,7 @@ fn equal_centroids_leave_all_rows_to_the_first() {
 }
 
 #[test]
-fn a_common_offset_costs_no_label() {
+fn a_common_offset_does_not_change_the_labels() {
     for offset in [1e3, -1e6] {
         for d in [2, 40] {
             let points = reals(1, 500 * d, |x| x + offset);

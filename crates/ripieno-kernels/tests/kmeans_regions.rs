@@ -50,7 +50,7 @@ fn weighted_passes_agree_with_plain_loops() {
 }
 
 #[test]
-fn centroids_that_are_points_are_their_nearest() {
+fn a_row_that_equals_a_centroid_is_assigned_to_it() {
     let points: Vec<f32> = reals(3, ROWS * 2).into_iter().map(|x| x as f32).collect();
     let points = Matrix::new(&points, ROWS, 2);
     let mut labels = vec![0; ROWS];
@@ -59,11 +59,11 @@ fn centroids_that_are_points_are_their_nearest() {
 }
 
 #[test]
-fn values_that_are_not_numbers_take_nothing_from_other_rows() {
+fn nan_and_infinity_do_not_change_the_labels_of_other_rows() {
     let mut points: Vec<f32> = reals(3, ROWS * 2).into_iter().map(|x| x as f32).collect();
     let mut centroids: Vec<f32> = reals(4, 200).into_iter().map(|x| x as f32).collect();
-    for strange in [[f32::NAN, f32::NAN], [f32::INFINITY, f32::NAN]] {
-        (points[20], points[41], centroids[14]) = (strange[0], strange[1], strange[1]);
+    for non_finite in [[f32::NAN, f32::NAN], [f32::INFINITY, f32::NAN]] {
+        (points[20], points[41], centroids[14]) = (non_finite[0], non_finite[1], non_finite[1]);
         let (points, centroids) = (Matrix::new(&points, ROWS, 2), Matrix::new(&centroids, 100, 2));
         let want = expected(points, centroids, None);
         let mut labels = vec![-7; ROWS];

@@ -104,7 +104,7 @@ impl Stream {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         match rustix::net::recv(self, &mut [0u8; 1], flags) {
             Ok((count, _)) => count == 0,
-            Err(error) => !is_not_now(&error.into()),
+            Err(error) => !is_would_block(&error.into()),
         }
     }
 
@@ -171,7 +171,7 @@ pub(crate) fn stays_on_host(socket: &TcpStream) -> bool {
     own == peer || own.is_loopback() && peer.is_loopback()
 }
 
-/// Return whether an error of a non-blocking call only means "not now".
-pub(crate) fn is_not_now(error: &io::Error) -> bool {
+/// Return whether a non-blocking call would have blocked or was interrupted, so that it can be repeated.
+pub(crate) fn is_would_block(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

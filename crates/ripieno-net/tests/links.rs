@@ -34,7 +34,7 @@ mod over_shared_memory {
     );
 }
 
-mod over_shared_memory_with_copies_of_the_kernel {
+mod over_shared_memory_with_kernel_copies {
     ripieno_run::zero_copy_laws!(
         || super::links_only(super::shared_memory_ends()),
         super::shared_memory_ends,
@@ -45,7 +45,7 @@ mod over_shared_memory_with_copies_of_the_kernel {
 mod zero_copy {
     use ripieno_run::{Link, LinkError};
 
-    /// Bytes of other memory than regions are read whole, in parts and with an element across two parts.
+    /// Bytes outside of regions are read whole, in parts, and with an element across two parts.
     #[test]
     fn private_memory_is_read_at_any_split() {
         let (first, second) = super::shared_memory_ends();

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 type SparseResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-struct SparseOfThreads {
+struct SparseBenchmark {
     feature_count: u64,
     density: f64,
     options: SparseOptions,
@@ -36,7 +36,7 @@ fn main() -> SparseResult<()> {
     let options = SparseOptions::parse(None, Some(&degrees), true, ripieno::sparse::DENSE_ABOVE, p)?;
     let options = SparseOptions { threads: argument(6, options.threads)?, ..options };
     let (feature_count, density, round_count) = (argument(2, 1_000_000)?, argument(3, 0.1)?, argument(5, 50)?);
-    let case = SparseOfThreads { feature_count, density, options, round_count };
+    let case = SparseBenchmark { feature_count, density, options, round_count };
 
     let random_features: Vec<Vec<i64>> = (0..p).map(|rank| case.random_features(rank)).collect();
     let mut sums = vec![0.0f32; feature_count as usize];
@@ -85,7 +85,7 @@ fn value(index: i64) -> f32 {
     (index % 7) as f32
 }
 
-impl SparseOfThreads {
+impl SparseBenchmark {
     /// Return the features of a rank, ascending; the same in each run.
     fn random_features(&self, rank: usize) -> Vec<i64> {
         let mut state = rank as u64;

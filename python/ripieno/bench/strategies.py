@@ -1,9 +1,9 @@
 """Provide broadcasts of variables on emulated hosts: each strategy next to its simulation and the minimum on a link.
 
-All hosts of an emulated cluster share one disk, so the time of "shared-file" includes no network link. A time lasts
-from the start on all hosts until the last host has the value, divided by the bytes over the rate of a host's network
-link. TCP's headers alone make it 1.046. With killed or slow hosts, the time of the others is given as a multiple of the
-undisturbed time. After a power failure it includes the time until the silent hosts are detected.
+All hosts of an emulated cluster share one disk, so the time of "shared-file" includes no network link. A time is that
+from the start on all hosts until the last host has the value, as a multiple of the bytes divided by the rate of a
+host's network link. TCP's headers alone make it 1.046. With killed or slow hosts, the time of the others is given as a
+multiple of the undisturbed time. After a power failure it includes the time until the silent hosts are detected.
 
 Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", section 6.
 """
@@ -48,7 +48,7 @@ TARGETS = {
 #: Upper limits as multiples of the undisturbed time, with killed hosts and with one slow host. Chains and trees wait
 #: for a slow host and have no limit.
 KILLED_TARGET = 1.25
-#: After a power failure no connection closes, so the limit is this multiple of the undisturbed time, and the detection.
+#: After a power failure no connection closes, so the limit is this multiple of the undisturbed time plus the detection.
 POWER_FAILURE_TARGET = 2.0
 #: Seconds until a receiver gets another source: two eighths of the heartbeat timeout, a quarter of this in streams.
 DETECTION_S, STREAM_DETECTION_S = 2.5, 0.625
@@ -57,8 +57,8 @@ SLOW_TARGETS = {"csb": 1.3, "csb-llcf": 1.3, "bittorrent": 1.3}
 ORDER_TARGETS = {"chain": 6.0}
 #: Explains the row of "shared-file" in tables and pages.
 SHARED_FILE_NOTE = (
-    "shared-file: all emulated hosts read one disk of this machine, over no link. This time is no comparison with the "
-    "other rows, and no estimate of a file system in a network."
+    "shared-file: all emulated hosts read one disk of this machine, over no link. Do not compare this time with "
+    "the other rows: it does not estimate a network file system."
 )
 ORDER_SEED = 7
 TIMEOUT_S, ALPHA_S = 300.0, 50e-6

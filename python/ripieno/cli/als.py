@@ -12,7 +12,7 @@ from ripieno.cli.table_options import as_files
 
 if TYPE_CHECKING:
     from ripieno.algorithms import ALS
-    from ripieno.report import Charted
+    from ripieno.report import PageChart
 
 
 @fit_command("als", ALSParameters, estimator="ALS", title="Alternating least squares", data=("users", "items"))
@@ -51,8 +51,8 @@ def als_command(run: FitRun, test: str | None) -> None:
     )
 
 
-def _page(model: ALS, error: float | None) -> tuple[dict[str, str], list[Charted]]:
-    from ripieno.report import Charted, charts
+def _page(model: ALS, error: float | None) -> tuple[dict[str, str], list[PageChart]]:
+    from ripieno.report import PageChart, charts
 
     steps = [step.measures for step in model.report_.iterations]
     tiles = {
@@ -63,7 +63,7 @@ def _page(model: ALS, error: float | None) -> tuple[dict[str, str], list[Charted
     objective = [float(each["objective"]) for each in steps]
     chart = charts.line_chart("objective", {"objective": objective}, log=True)
     return tiles, [
-        Charted("Convergence", "The minimized objective: squared errors and penalty. " + _exchanges(model), chart)
+        PageChart("Convergence", "The minimized objective: squared errors and penalty. " + _exchanges(model), chart)
     ]
 
 

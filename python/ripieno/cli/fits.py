@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from ripieno.algorithms.reported import PlainReport
     from ripieno.cli.progress import IterationProgress
     from ripieno.input import TableFiles
-    from ripieno.report import Charted
+    from ripieno.report import PageChart
 
-    Page = tuple[Mapping[str, str], Sequence[Charted]]
+    Page = tuple[Mapping[str, str], Sequence[PageChart]]
 
 Model = TypeVar("Model")
 

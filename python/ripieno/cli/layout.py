@@ -14,7 +14,7 @@ from ripieno.cli.graph_options import directed_option
 if TYPE_CHECKING:
     from ripieno.algorithms import FruchtermanReingold
     from ripieno.graph import Graph
-    from ripieno.report import Charted
+    from ripieno.report import PageChart
 
 
 @fit_command("layout", LayoutParameters, estimator="FruchtermanReingold", title="Layout", data=("vertices", "edges"))
@@ -51,11 +51,11 @@ def _repulsion(model: FruchtermanReingold) -> str:
     return "all pairs" if model.approximation_ == EXACT else f"Barnes-Hut with theta {model.theta:g}"
 
 
-def _page(model: FruchtermanReingold, graph: Graph) -> tuple[dict[str, str], list[Charted]]:
-    from ripieno.report import Charted, charts
+def _page(model: FruchtermanReingold, graph: Graph) -> tuple[dict[str, str], list[PageChart]]:
+    from ripieno.report import PageChart, charts
 
     steps = [step.measures for step in model.report_.iterations]
-    moves = Charted(
+    moves = PageChart(
         "Convergence",
         "The root of the sum of all squared moves, divided by the number of vertices, and the move of each vertex.",
         charts.line_chart("moves", {name: [float(each[name]) for each in steps] for name in ("change", "step")}),
@@ -63,9 +63,9 @@ def _page(model: FruchtermanReingold, graph: Graph) -> tuple[dict[str, str], lis
     return {"iterations": f"{model.n_iter_:,}", "repulsion": _repulsion(model)}, [_drawn(model, graph), moves]
 
 
-def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
+def _drawn(model: FruchtermanReingold, graph: Graph) -> PageChart:
     from ripieno.graph.split_edges import SplitEdges
-    from ripieno.report import Charted, scatter
+    from ripieno.report import PageChart, scatter
 
     positions = model.positions_
     if positions.shape[1] >= 3:
@@ -73,15 +73,15 @@ def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
             f"At most {scatter.POINT_LIMIT:,} vertices, in three dimensions. They turn, and stop "
             "under the mouse pointer."
         )
-        return Charted("The graph", text, scatter.turning_chart("vertices", positions))
+        return PageChart("The graph", text, scatter.turning_chart("vertices", positions))
     if isinstance(graph.source, SplitEdges):
         # Only the ranks read the edges of splits.
         text = f"At most {scatter.POINT_LIMIT:,} vertices, without edges."
-        return Charted("The graph", text, scatter.scatter_chart("vertices", positions))
+        return PageChart("The graph", text, scatter.scatter_chart("vertices", positions))
     edges = graph.read_share(0, 1)
     ends = np.stack([edges.sources, edges.targets], axis=1)
     if graph.labels is None:
         ends = np.searchsorted(model.vertices_, ends)
     limit = scatter.EDGE_LIMIT
     text = "All edges are drawn." if len(ends) <= limit else f"At most {limit:,} of the {len(ends):,} edges are drawn."
-    return Charted("The graph", text, scatter.graph_chart("graph", positions, ends))
+    return PageChart("The graph", text, scatter.graph_chart("graph", positions, ends))

@@ -9,7 +9,7 @@ from ripieno.cli.fits import FitRun, fit_command, target_of, target_option
 
 if TYPE_CHECKING:
     from ripieno.algorithms import LogisticRegression
-    from ripieno.report import Charted
+    from ripieno.report import PageChart
 
 
 @fit_command("logistic", LogisticParameters, estimator="LogisticRegression", title="Logistic regression")
@@ -40,11 +40,11 @@ def logistic_command(run: FitRun, target: str | None) -> None:
     )
 
 
-def _page(model: LogisticRegression, share: float) -> tuple[dict[str, str], list[Charted]]:
-    from ripieno.report import Charted, charts
+def _page(model: LogisticRegression, share: float) -> tuple[dict[str, str], list[PageChart]]:
+    from ripieno.report import PageChart, charts
 
     measures = [step.measures for step in model.report_.iterations]
-    convergence = Charted(
+    convergence = PageChart(
         "Convergence",
         "The penalty of the weights plus C times the losses of all rows, and the largest entry of its gradient.",
         charts.line_chart(

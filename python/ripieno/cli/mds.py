@@ -14,7 +14,7 @@ from ripieno.cli.table_options import as_files
 
 if TYPE_CHECKING:
     from ripieno.algorithms import MDS
-    from ripieno.report import Charted
+    from ripieno.report import PageChart
 
 
 INTERPOLATED = "interpolated"
@@ -69,8 +69,8 @@ def mds_command(run: FitRun, weights: str | None, interpolate: str | None) -> No
     )
 
 
-def _page(model: MDS) -> tuple[dict[str, str], list[Charted]]:
-    from ripieno.report import Charted, charts
+def _page(model: MDS) -> tuple[dict[str, str], list[PageChart]]:
+    from ripieno.report import PageChart, charts
 
     steps = [step.measures for step in model.report_.iterations]
     charted = {
@@ -78,7 +78,7 @@ def _page(model: MDS) -> tuple[dict[str, str], list[Charted]]:
         for name in ("normalized_stress", "temperature")
         if name in steps[0]
     }
-    convergence = Charted(
+    convergence = PageChart(
         "Convergence",
         "The normalized stress (Kruskal's Stress-1) of the distances, and other measures of each iteration.",
         charts.line_chart("stress", charted),

@@ -1,6 +1,6 @@
 """Provide all time limits of launchers in one table, each with its reason, and the limit of ranks per machine.
 
-The first block are defaults of options. The supervisor uses the second block to decide which rank failed.
+The first block contains defaults of options. The supervisor uses the second block to decide which rank failed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MESSAGE_S = 60.0
 WORKER_BYTES = 20 * 2**20
 
 
-# Open files of a launcher: for each local rank, at least for all other purposes, and with the files of its program.
+# Open files of a launcher: per local rank, the minimum for everything else, and with the files of the user's program.
 FILES_PER_RANK, OTHER_FILES_MIN, OTHER_FILES = 5, 10, 64
 # Processor time until a process has started and imported this package, on a slow core.
 START_CPU_S = 0.5
@@ -78,7 +78,7 @@ def check_workers(workers: int, spares: int = 0) -> None:
 def _raise_file_limit(workers: int, spares: int) -> None:
     """Raise the limit of open files of this process for `workers` local ranks, or `InputError` if that is not allowed.
 
-    This process has a channel, two pipes of output and the end of each rank open.
+    For each rank, this process has a channel, two output pipes and a pipe that shows its end.
     """
     needed = FILES_PER_RANK * (workers + spares)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

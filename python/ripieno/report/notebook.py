@@ -9,7 +9,7 @@ from typing import Any
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.report import charts, page
-from ripieno.report.result import Charted, charts_of, of_result, score_of
+from ripieno.report.result import PageChart, charts_of, result_variables, score_of
 
 FRAME_PIXELS = 560
 #: Display names of measures that differ from their keys.
@@ -57,7 +57,7 @@ def page_of(report: Any) -> str:
         tiles=tiles,
         charts=[*charted, *charts_of(about)],
         parameters={name: page._brief(value) for name, value in parameters.items()},
-        **of_result(about),
+        **result_variables(about),
     )
 
 
@@ -81,7 +81,7 @@ def _measures(report: Any) -> dict[str, list[float]]:
     return {name: [float(each[name]) for each in steps] for name in names if all(name in each for each in steps)}
 
 
-def _charted(measured: Mapping[str, Sequence[float]]) -> list[Charted]:
+def _charted(measured: Mapping[str, Sequence[float]]) -> list[PageChart]:
     moving = {name: values for name, values in measured.items() if len(values) > 1 and len(set(values)) > 1}
     if not moving:
         return []
@@ -89,4 +89,4 @@ def _charted(measured: Mapping[str, Sequence[float]]) -> list[Charted]:
     is_log = all(min(values) > 0 and max(values) > 100 * min(values) for values in first.values())
     names = " and ".join(name.replace("_", " ") for name in first)
     svg = charts.line_chart("measures", {name.replace("_", " "): values for name, values in first.items()}, log=is_log)
-    return [Charted("Convergence", f"The {names} of each iteration.", svg)]
+    return [PageChart("Convergence", f"The {names} of each iteration.", svg)]

@@ -20,7 +20,7 @@ from ripieno.features.hog import CELL_PIXELS, ORIENTATIONS
 from ripieno.files import disk
 from ripieno.report import charts, montage
 from ripieno.report.filling import fill
-from ripieno.report.result import Charted, capitalized, charts_of, of_result
+from ripieno.report.result import PageChart, capitalized, charts_of, result_variables
 from ripieno.units import bytes_text
 
 LIBRARIES = ("numpy", "scikit-learn", "pyarrow")
@@ -79,7 +79,7 @@ def _kmeans_page(
             "rows per second": count(fit.rows_per_s),
         },
         charted=[
-            Charted(
+            PageChart(
                 "Convergence",
                 "The inertia, the sum of the squared distances of all rows to their centroids, before each move; and "
                 "how far the centroids then moved.",
@@ -107,7 +107,7 @@ def write_fit_report(
     title: str,
     step_name: str = "iteration",
     tiles: Mapping[str, str],
-    charted: Sequence[Charted],
+    charted: Sequence[PageChart],
     parameters: Mapping[str, Any],
     inputs: Sequence[str],
     words: tuple[str, str] = ("rows", "columns"),
@@ -168,7 +168,7 @@ def _page(
     template: str,
     fit: FitReport,
     *,
-    charted: Sequence[Charted],
+    charted: Sequence[PageChart],
     parameters: Mapping[str, Any],
     inputs: Sequence[str],
     words: tuple[str, str] = ("rows", "columns"),
@@ -177,7 +177,7 @@ def _page(
     step_name: str = "iteration",
     **more: Any,
 ) -> str:
-    result = of_result(fit.about, command) | ({"scatter": None} if draws else {})
+    result = result_variables(fit.about, command) | ({"scatter": None} if draws else {})
     return filled(
         template,
         fit=fit,

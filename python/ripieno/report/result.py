@@ -18,7 +18,7 @@ OUTLIER_DEVIATIONS = 1.5
 
 
 @dataclass(frozen=True)
-class Charted:
+class PageChart:
     """A chart on the page of a fit.
 
     Parameters
@@ -37,7 +37,7 @@ class Charted:
     legend: Sequence[tuple[str, str]] = ()
 
 
-def of_result(about: About | None, command: str | None = None) -> dict[str, Any]:
+def result_variables(about: About | None, command: str | None = None) -> dict[str, Any]:
     """Return the template variables of the result; empty for a report without result data."""
     return {
         "scatter": None if about is None else _scatter(about),
@@ -47,37 +47,40 @@ def of_result(about: About | None, command: str | None = None) -> dict[str, Any]
     }
 
 
-def charts_of(about: About | None) -> list[Charted]:
+def charts_of(about: About | None) -> list[PageChart]:
     """Return the charts of a result: shares of the variance, coefficients, residuals and ROC curves."""
-    found: list[Charted] = []
+    found: list[PageChart] = []
     if about is not None and about.variance_shares is not None:
         shares = {
             "share of the variance": about.variance_shares.tolist(),
-            "sum of the shares": np.cumsum(about.variance_shares).tolist(),
+            "cumulative share": np.cumsum(about.variance_shares).tolist(),
         }
         svg = charts.line_chart("variance", shares, from_zero=True, x="axis")
         text = "Share of the variance of each axis, and the cumulative share."
-        found.append(Charted("Variance along the axes", text, svg))
+        found.append(PageChart("Variance along the axes", text, svg))
     if about is not None and about.coefficients:
         count, shown = about.coefficient_count, len(about.coefficients)
         text = f"The {shown} largest of {count:,} coefficients." if shown < count else "The weights of the columns."
         svg = charts.bar_chart("coefficients", about.coefficients)
-        found.append(Charted("Coefficients", f"{text} They depend on the units of the columns.", svg))
+        found.append(PageChart("Coefficients", f"{text} They depend on the units of the columns.", svg))
     predictions = None if about is None else about.predictions
     if predictions is not None and predictions.residuals is not None:
         text = "Residual (target minus prediction) by prediction, and a histogram of the residuals."
         if predictions.target_count > 1:
             text += f" The first of {predictions.target_count} targets."
-        found.append(Charted("Residuals", text, charts.residual_chart(*predictions.residuals)))
+        found.append(PageChart("Residuals", text, charts.residual_chart(*predictions.residuals)))
     if predictions is not None and predictions.curves:
         curves = dict(sorted(predictions.curves.items(), key=lambda each: -each[1].area)[: len(charts.COLORS)])
         legend = [
             (charts.VARIABLES[color], f"{name}: area {curve.area:.4f}")
             for color, (name, curve) in zip(charts.COLORS, curves.items(), strict=False)
         ]
-        text = "True positive rate (correctly predicted rows of the class) by false positive rate (other rows)."
+        text = (
+            "True positive rate (fraction of the class that is predicted as the class) against false positive rate "
+            "(fraction of the other rows that is predicted as the class)."
+        )
         svg = charts.roc_chart({name: (each.false_rates, each.true_rates) for name, each in curves.items()})
-        found.append(Charted("ROC curve" if len(curves) == 1 else "ROC curves", text, svg, legend))
+        found.append(PageChart("ROC curve" if len(curves) == 1 else "ROC curves", text, svg, legend))
     return found
 
 

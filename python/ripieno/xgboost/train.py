@@ -72,7 +72,7 @@ class LabeledRows:
         return cls(source, labels, _one_each(weights, source, f"weights of {name}"), name)
 
     def of_rank(self, comm: Communicator) -> DMatrix:
-        """Return a rank's share, which may be empty, with equal bins on all ranks."""
+        """Return this rank's share, which may be empty."""
         import xgboost
 
         with agreement(comm):
@@ -162,7 +162,7 @@ def train(
     if method not in _METHODS:
         raise InputError(f"tree_method={method!r}: with several workers, expected one of {', '.join(_METHODS)}")
     rows = LabeledRows.of(X, y, weights, "X")
-    evaluated = [LabeledRows.of(rows_of, labels, None, _checked(name)) for rows_of, labels, name in evals]
+    evaluated = [LabeledRows.of(evaluated_rows, labels, None, _checked(name)) for evaluated_rows, labels, name in evals]
     options = {"early_stopping_rounds": early_stopping_rounds, "maximize": maximize, "verbose_eval": False}
     ranks = WorkerEstimator(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
     model, results = ranks._run(_train, rows, evaluated, dict(params), num_boost_round, options, comm=comm)[0]

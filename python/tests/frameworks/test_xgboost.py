@@ -29,7 +29,7 @@ def accuracy(booster, X, y):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_a_booster_of_several_workers_is_as_good_as_one_and_the_same_in_each_run(rows, workers):
+def test_distributed_training_is_reproducible_and_as_accurate_as_one_process(rows, workers):
     X, y = rows
     alone = xgboost.train(PARAMS, xgboost.DMatrix(X[:1000], y[:1000]), 15)
 
@@ -60,7 +60,7 @@ def test_training_stops_early_and_returns_evaluations(rows):
     assert len(losses) < 200 and booster.best_iteration == int(np.argmin(losses))
 
 
-def test_files_produce_the_booster_of_the_same_rows_in_memory(rows, tmp_path):
+def test_training_from_a_file_is_as_accurate_as_from_memory(rows, tmp_path):
     X, y = rows
     X = np.nan_to_num(X)
     table = pa.table({f"x{at}": X[:, at] for at in range(8)} | {"y": y.astype(float)})

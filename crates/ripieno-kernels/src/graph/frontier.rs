@@ -1,7 +1,7 @@
-//! A step of a breadth-first search: each open row takes the smallest id among its columns in the frontier.
+//! A step of a breadth-first search: each unvisited row takes the smallest id among its columns in the frontier.
 //!
-//! Pull form: rows that were reached before are skipped, and the frontier is a bitmap, which stays in the cache.
-//! Cost: one test of a bit per entry of an open row.
+//! Bottom-up step: rows that were reached before are skipped, and the frontier is a bitmap, which stays in the cache.
+//! Cost: one test of a bit per entry of an unvisited row.
 //! Source: Beamer, Asanović and Patterson, "Direction-optimizing breadth-first search", SC 2012, section 4.
 
 use super::Csr;
@@ -12,15 +12,23 @@ use crate::Threads;
 pub const NO_SOURCE: i64 = i64::MAX;
 
 impl Csr {
-    /// Overwrite `out` with the smallest of the `ids` of each open row's columns in the frontier, or [`NO_SOURCE`].
+    /// Overwrite `out` with the smallest of the `ids` of each unvisited row's columns in the frontier, or
+    /// [`NO_SOURCE`].
     ///
-    /// `ids` and `frontier` have an entry per column, `is_open` and `out` one per row.
+    /// `ids` and `frontier` have an entry per column, `is_unvisited` and `out` one per row.
     ///
     /// # Panics
     /// If the lengths do not match.
-    pub fn min_sources(&self, ids: &[i64], frontier: &[bool], is_open: &[bool], out: &mut [i64], threads: &Threads) {
+    pub fn min_sources(
+        &self,
+        ids: &[i64],
+        frontier: &[bool],
+        is_unvisited: &[bool],
+        out: &mut [i64],
+        threads: &Threads,
+    ) {
         assert_eq!((ids.len(), frontier.len()), (self.column_count(), self.column_count()), "an entry per column");
-        assert_eq!((is_open.len(), out.len()), (self.row_count(), self.row_count()), "an entry per row");
+        assert_eq!((is_unvisited.len(), out.len()), (self.row_count(), self.row_count()), "an entry per row");
         let bits = bitmap(frontier);
         let runs = self.runs_of(out, 1, threads.count() * PARTS_PER_THREAD);
         let operations = 4 * self.entry_count() / runs.len().max(1);
@@ -30,7 +38,7 @@ impl Csr {
             || (),
             |(), (first, out)| {
                 for (row, out) in (first..).zip(out) {
-                    *out = if is_open[row] { self.min_source(row, ids, &bits) } else { NO_SOURCE };
+                    *out = if is_unvisited[row] { self.min_source(row, ids, &bits) } else { NO_SOURCE };
                 }
             },
         );

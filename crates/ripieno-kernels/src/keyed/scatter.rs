@@ -25,11 +25,11 @@ impl StagingBuffer {
 
 /// Return whether [`scatter`] supports rows of `row_bytes` bytes. Rows of other sizes should stay in place.
 pub fn is_scattered(row_bytes: usize) -> bool {
-    range_of(row_bytes).is_some()
+    scatter_function(row_bytes).is_some()
 }
 
 /// The work of one thread.
-struct Range<'a> {
+struct ScatterTask<'a> {
     keys: &'a [i64],
     rows: &'a [u8],
     parts: &'a [u32],
@@ -59,10 +59,10 @@ pub fn scatter(
     into: &mut [StagingBuffer],
     threads: &Threads,
 ) {
-    let scatter_range = range_of(row_bytes).expect("rows of this size are scattered");
-    assert_eq!(keys.len(), ranges.iter().map(|range| range.parts().len()).sum(), "the ranges are all rows");
+    let scatter_range = scatter_function(row_bytes).expect("rows of this size are scattered");
+    assert_eq!(keys.len(), ranges.iter().map(|range| range.parts().len()).sum(), "the ranges contain all rows");
     assert_eq!(rows.len(), keys.len() * row_bytes, "there is a row for each key");
-    assert!(ranges.iter().all(|range| range.counts().len() == into.len()), "the ranges know all parts");
+    assert!(ranges.iter().all(|range| range.counts().len() == into.len()), "each range counts the rows of all parts");
     let added = |part: usize| ranges.iter().map(|range| range.counts()[part]).sum::<usize>();
 
     let mut ends: Vec<Vec<WriteCursor>> = ranges.iter().map(|_| Vec::with_capacity(into.len())).collect();
@@ -87,7 +87,7 @@ pub fn scatter(
         let (own_keys, other_keys) = keys.split_at(range.parts().len());
         let (own_rows, other_rows) = rows.split_at(range.parts().len() * row_bytes);
         (keys, rows) = (other_keys, other_rows);
-        Range { keys: own_keys, rows: own_rows, parts: range.parts(), ends }
+        ScatterTask { keys: own_keys, rows: own_rows, parts: range.parts(), ends }
     });
     // SAFETY: the memory behind a cursor holds all rows of its range and part, and no other range writes there.
     threads.for_each(work.collect(), operations, || (), |(), range| unsafe { scatter_range(range) });
@@ -101,7 +101,7 @@ pub fn scatter(
 }
 
 /// Return the loop for rows of this size.
-fn range_of(row_bytes: usize) -> Option<unsafe fn(Range<'_>)> {
+fn scatter_function(row_bytes: usize) -> Option<unsafe fn(ScatterTask<'_>)> {
     Some(match row_bytes {
         0 => scatter_keys,
         1 => scatter_rows::<1>,
@@ -118,7 +118,7 @@ fn range_of(row_bytes: usize) -> Option<unsafe fn(Range<'_>)> {
 
 /// # Safety
 /// The memory behind each cursor must hold all keys of its part in the range.
-unsafe fn scatter_keys(mut range: Range<'_>) {
+unsafe fn scatter_keys(mut range: ScatterTask<'_>) {
     for (&key, &part) in range.keys.iter().zip(range.parts) {
         let end = &mut range.ends[part as usize];
         // SAFETY: the caller guarantees the capacity.
@@ -131,7 +131,7 @@ unsafe fn scatter_keys(mut range: Range<'_>) {
 
 /// # Safety
 /// The memory behind each cursor must hold all keys and rows of its part in the range.
-unsafe fn scatter_rows<const ROW_BYTES: usize>(mut range: Range<'_>) {
+unsafe fn scatter_rows<const ROW_BYTES: usize>(mut range: ScatterTask<'_>) {
     let (rows, _) = range.rows.as_chunks::<ROW_BYTES>();
     for ((&key, row), &part) in range.keys.iter().zip(rows).zip(range.parts) {
         let end = &mut range.ends[part as usize];

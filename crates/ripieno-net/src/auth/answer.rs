@@ -1,11 +1,11 @@
 //! Server side of the authentication. It never blocks, never reads beyond a frame, and closes at a deadline.
 
-use super::preauth_tag::{is_tag, may_send_tag};
+use super::preauth_tag::{is_tag, is_tag_prefix};
 use super::{
     CHALLENGE_BYTES, GREETING_BYTES, Greeting, GreetingFrame, PREAUTH_TAG_BYTES, PROOF_BYTES, Refusal, is_seal, seal,
 };
 use crate::config::{Credentials, Token, fill_random};
-use crate::stream::{Stream, is_not_now};
+use crate::stream::{Stream, is_would_block};
 use crate::tls::TlsSession;
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
@@ -130,10 +130,10 @@ impl PendingConnection {
                 match self.stream.read(&mut self.frame[self.filled..target_bytes]) {
                     Ok(0) => return Answer::Unauthenticated,
                     Ok(count) => self.filled += count,
-                    Err(error) if is_not_now(&error) => return Answer::Waiting(self),
+                    Err(error) if is_would_block(&error) => return Answer::Waiting(self),
                     Err(_) => return Answer::Unauthenticated,
                 }
-                if !self.has_sent_tag() && !may_send_tag(&self.frame[..self.filled]) {
+                if !self.has_sent_tag() && !is_tag_prefix(&self.frame[..self.filled]) {
                     return Answer::Unauthenticated;
                 }
             }
@@ -177,7 +177,7 @@ impl PendingConnection {
         };
         let is_done = match outcome {
             Ok(is_done) => is_done,
-            Err(error) if is_not_now(&error) => return Err(Box::new(Answer::Waiting(self))),
+            Err(error) if is_would_block(&error) => return Err(Box::new(Answer::Waiting(self))),
             Err(_) => return Err(Box::new(Answer::Unauthenticated)),
         };
         let encrypts = matches!(self.stage, AnswerStage::FirstByte) && self.frame[0] == TLS_HANDSHAKE;

@@ -1,4 +1,4 @@
-//! The pre-authentication tag: the first bytes of a caller. Verifying it costs one keyed hash.
+//! The pre-authentication tag: the first bytes that a caller sends. Verifying it costs one keyed hash.
 //!
 //! An on-path attacker can replay a tag and then receives the challenge, so a tag proves little. It only lets the
 //! answerer reject unauthenticated peers cheaply, before any other work.
@@ -18,9 +18,9 @@ pub(super) const PREAUTH_TAG_BYTES: usize = SEALED_BYTES + PROOF_BYTES;
 /// The answer to a tag that was made with another token. Both kinds of callers understand it: it is a TLS alert,
 /// "unknown CA", and has the length of the challenge that a caller without TLS expects.
 pub(super) const OTHER_TOKEN: [u8; CHALLENGE_BYTES] = {
-    let mut word = [0; CHALLENGE_BYTES];
-    (word[0], word[1], word[2], word[4], word[5], word[6]) = (21, 3, 3, 2, 2, 48);
-    word
+    let mut alert = [0; CHALLENGE_BYTES];
+    (alert[0], alert[1], alert[2], alert[4], alert[5], alert[6]) = (21, 3, 3, 2, 2, 48);
+    alert
 };
 
 /// Create a new tag under `token`.
@@ -34,13 +34,13 @@ pub(super) fn preauth_tag(token: &Token) -> Result<[u8; PREAUTH_TAG_BYTES], NetE
 }
 
 /// Return whether `bytes` can be the start of a tag.
-pub(super) fn may_send_tag(bytes: &[u8]) -> bool {
+pub(super) fn is_tag_prefix(bytes: &[u8]) -> bool {
     bytes.iter().zip(&MAGIC).all(|(byte, expected)| byte == expected)
 }
 
 /// Return whether the tag was made with `token`.
 pub(super) fn is_tag(preauth_tag: &[u8; PREAUTH_TAG_BYTES], token: &Token) -> bool {
-    may_send_tag(preauth_tag)
+    is_tag_prefix(preauth_tag)
         && is_seal(&preauth_tag[SEALED_BYTES..], token, "preauth_tag", &[&preauth_tag[..SEALED_BYTES]])
 }
 

@@ -1,6 +1,6 @@
 //! A control connection: receives and sends messages without blocking.
 
-use crate::stream::{Stream, is_not_now};
+use crate::stream::{Stream, is_would_block};
 use ripieno_run::membership::{MembershipMessage, MessageInbox};
 use std::io::{self, Read, Write};
 
@@ -36,7 +36,7 @@ impl ControlConnection {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return (messages, Some(ENDED.to_string())),
                 Ok(count) => self.inbox.push(&bytes[..count]),
-                Err(error) if is_not_now(&error) => return (messages, None),
+                Err(error) if is_would_block(&error) => return (messages, None),
                 Err(error) => return (messages, Some(disconnect_cause(&error))),
             }
             loop {
@@ -63,7 +63,7 @@ impl ControlConnection {
             }
             match self.stream.write(&self.outbox[sent..]) {
                 Ok(count) => sent += count,
-                Err(error) if is_not_now(&error) => break Ok(()),
+                Err(error) if is_would_block(&error) => break Ok(()),
                 // Messages that the peer sent before its end are still unread; the read that follows reports its death.
                 Err(error) => break Err(disconnect_cause(&error)),
             }

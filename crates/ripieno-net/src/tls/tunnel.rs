@@ -115,7 +115,7 @@ fn forward_both(mut session: TlsSession, mut inner: UnixStream) -> io::Result<()
 fn unless_blocked(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
     match outcome {
         Ok(count) => Ok(Some(count)),
-        Err(error) if crate::stream::is_not_now(&error) => Ok(None),
+        Err(error) if crate::stream::is_would_block(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

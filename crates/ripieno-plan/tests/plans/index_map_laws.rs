@@ -28,8 +28,8 @@ struct StepEnd {
     elements: ElementSet,
 }
 
-/// A move of elements from one end to the other, or a fill of a run. If both ends select rows, they are on different
-/// ranks.
+/// A move of elements from one end to the other, or a step that fills the elements of one end. If both ends select
+/// rows, they are on different ranks.
 #[derive(Clone, Debug)]
 enum MoveStep {
     Overwrite { from: StepEnd, to: StepEnd },

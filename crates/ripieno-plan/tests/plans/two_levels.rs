@@ -166,8 +166,7 @@ fn a_node_sends_and_receives_as_much_as_a_single_rank_would() {
     }
 }
 
-/// For any assignment of ranks to nodes, a chunk enters every other node once. It leaves its own node no more often
-/// than in a ring or in direct sending.
+/// For any assignment of ranks to nodes, a chunk enters every other node once.
 #[test]
 fn a_chunk_enters_a_node_once() {
     for topology in topologies::random(60, 24) {

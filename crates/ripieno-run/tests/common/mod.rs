@@ -116,7 +116,7 @@ impl Link for NarrowLink {
         let room = (self.capacity - self.out.lock().unwrap().len()).min(self.chunk_bytes).min(self.own.left_bytes());
         length_bytes <= room && self.has_messages() && self.send(parts).is_ok()
     }
-    fn message(&mut self, length_bytes: usize, _look_count: u32) -> Option<&[u8]> {
+    fn message(&mut self, length_bytes: usize, _poll_count: u32) -> Option<&[u8]> {
         let is_there = self.incoming.lock().unwrap().len() >= length_bytes && !self.is_waiting();
         if !is_there || !self.has_messages() {
             return None;

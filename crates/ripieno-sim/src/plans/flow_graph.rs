@@ -47,8 +47,8 @@ impl FlowGraph {
         Ok(FlowGraph { rank_count, flows, pairs, waits })
     }
 
-    /// Return the flow graph with each message replaced by a message of rank 0 to the rank that `receiver` returns for
-    /// the message's sender and receiver.
+    /// Return the flow graph of one rank that represents all ranks of a symmetric plan. Each message from rank `s` to
+    /// rank `r` becomes a message from rank 0 to rank `receiver(s, r)`.
     pub(super) fn of_representative(
         cluster: &Cluster,
         plan: &Plan,

@@ -101,7 +101,8 @@ impl Fabric for WorldRank {
                     let is_memory = world.is_one_host(from, to);
                     drop(world);
                     let direction = Direction { from: first_rank, to: other, ..direction };
-                    let link = SimulatedLink { scheduler: self.scheduler.clone(), direction, is_memory, seen: vec![] };
+                    let link =
+                        SimulatedLink { scheduler: self.scheduler.clone(), direction, is_memory, peeked: vec![] };
                     self.slots[index] = WorldLink::Open(link, false);
                 }
                 Some(Opening::Refused) if from == first_rank => {

@@ -10,7 +10,8 @@ pub struct SimulatedLink {
     /// The direction from this rank to the peer.
     pub direction: Direction,
     pub is_memory: bool,
-    pub seen: Vec<u8>,
+    /// Bytes that the last `peek` returned.
+    pub peeked: Vec<u8>,
 }
 
 pub fn closed(cause: impl Into<String>) -> LinkError {
@@ -48,7 +49,7 @@ impl Link for SimulatedLink {
 
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         let count = self.peek(1)?.len().min(into.len());
-        into[..count].copy_from_slice(&self.seen[..count]);
+        into[..count].copy_from_slice(&self.peeked[..count]);
         self.consume(count);
         Ok(count)
     }
@@ -59,9 +60,9 @@ impl Link for SimulatedLink {
         if !self.is_memory && connection.has_ended && connection.arrived.len() < min_bytes {
             return Err(closed("the peer closed the connection"));
         }
-        self.seen.clear();
-        self.seen.extend(connection.arrived.iter());
-        Ok(&self.seen)
+        self.peeked.clear();
+        self.peeked.extend(connection.arrived.iter());
+        Ok(&self.peeked)
     }
 
     fn consume(&mut self, count: usize) {
@@ -83,9 +84,9 @@ impl Link for SimulatedLink {
         is_sent && self.flush().is_ok()
     }
 
-    fn message(&mut self, length_bytes: usize, _look_count: u32) -> Option<&[u8]> {
-        let is_connected = self.is_memory && self.peek(length_bytes).ok()?.len() >= length_bytes;
-        is_connected.then(|| &self.seen[..length_bytes])
+    fn message(&mut self, length_bytes: usize, _poll_count: u32) -> Option<&[u8]> {
+        let has_arrived = self.is_memory && self.peek(length_bytes).ok()?.len() >= length_bytes;
+        has_arrived.then(|| &self.peeked[..length_bytes])
     }
 
     fn end_message(&mut self, length_bytes: usize) {

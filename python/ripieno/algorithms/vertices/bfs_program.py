@@ -1,7 +1,8 @@
 """The worker program of breadth-first search: one step along the edges per distance.
 
 The frontier consists of the vertices that were reached in the previous step. An unreached vertex takes the smallest of
-its sources in the frontier as its parent. Edges to reached vertices are skipped, so most edges are read in few steps.
+its sources in the frontier as its parent. Edges to reached vertices are skipped, so most edges are read in only a few
+of the steps.
 
 Sources: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section I.A.2; Beamer, Asanović
 and Patterson, "Direction-optimizing breadth-first search", SC 2012, section 4, for the bottom-up step.
@@ -58,24 +59,24 @@ def fit(comm: Communicator, graph: Graph, source: int, checkpoint_options: Check
     local = load(comm, graph)
     values = VertexValues(comm, local)
     distances, parents = (np.full(len(values.vertices), NOT_REACHED) for _ in range(2))
-    reached = values.vertices == source
-    if not comm.allreduce(bool(reached.any()), op="or"):
+    frontier = values.vertices == source
+    if not comm.allreduce(bool(frontier.any()), op="or"):
         raise InputError(f"source={source}: the graph has no such vertex")
     with IterationCheckpoint(
         comm, NAME, checkpoint_options, shared=False, data=lambda: graph_facts(comm, local)
     ) as checkpoint:
         saved, steps = checkpoint.load(), checkpoint.done
         if saved:
-            distances, parents, reached = columns_of_ids(values.vertices, saved)
+            distances, parents, frontier = columns_of_ids(values.vertices, saved)
         resumed_from = steps or None
-        while comm.allreduce(bool(reached.any()), op="or"):
-            distances[reached] = steps
-            sources = values.min_sources(reached, distances == NOT_REACHED)
-            reached = sources != NO_SOURCE
-            parents[reached] = sources[reached]
+        while comm.allreduce(bool(frontier.any()), op="or"):
+            distances[frontier] = steps
+            sources = values.min_sources(frontier, distances == NOT_REACHED)
+            frontier = sources != NO_SOURCE
+            parents[frontier] = sources[frontier]
             steps += 1
             if checkpoint.is_due(steps):
-                own = (each[values.is_owned] for each in (values.vertices, distances, parents, reached))
+                own = (each[values.is_owned] for each in (values.vertices, distances, parents, frontier))
                 checkpoint.save(steps, tuple(own))
     is_owned = values.is_owned
     return BfsPart(values.vertices[is_owned], distances[is_owned], parents[is_owned], resumed_from)

@@ -5,7 +5,7 @@ use crate::auth::{ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call};
 use crate::config::Config;
 use crate::error::NetError;
 use crate::host::host_name;
-use crate::stream::{Stream, is_not_now};
+use crate::stream::{Stream, is_would_block};
 use ripieno_run::JobFailure;
 use std::io::{self, Read, Write};
 use std::net::ToSocketAddrs;
@@ -64,7 +64,7 @@ pub fn lost(stream: &mut Stream, host: &str) -> Option<JobFailure> {
     match stream.read(&mut [0; 64]) {
         Ok(0) => Some(hub_failed(host, "its process ended")),
         Ok(_) => None,
-        Err(error) if is_not_now(&error) => None,
+        Err(error) if is_would_block(&error) => None,
         Err(error) => Some(hub_failed(host, &error.to_string())),
     }
 }
@@ -177,7 +177,7 @@ fn read_message(stream: &mut Stream, bytes_max: usize, deadline: Instant) -> io:
         match stream.read(&mut part) {
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "its process ended")),
             Ok(count) => bytes.extend(&part[..count]),
-            Err(error) if is_not_now(&error) => {}
+            Err(error) if is_would_block(&error) => {}
             Err(error) => return Err(error),
         }
         if let Some(message) = decode(&bytes, bytes_max).map_err(io::Error::other)? {

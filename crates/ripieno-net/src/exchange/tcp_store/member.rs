@@ -1,7 +1,7 @@
 //! The store's state for one rank: receives the string of the rank and sends messages to it, without blocking.
 
 use super::message::{STRING_BYTES_MAX, StoreMessage, decode};
-use crate::stream::{Stream, is_not_now};
+use crate::stream::{Stream, is_would_block};
 use std::io::{self, Read, Write};
 
 const ENDED: &str = "its process ended while the ranks connected";
@@ -31,7 +31,7 @@ impl StoreMember {
                 Ok(0) => return Err(ENDED.to_string()),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(ENDED.to_string()),
                 Ok(count) => self.inbox.extend(&bytes[..count]),
-                Err(error) if is_not_now(&error) => break,
+                Err(error) if is_would_block(&error) => break,
                 Err(error) => return Err(format!("its connection broke while the ranks connected: {error}")),
             }
             if self.text.is_some() || self.inbox.len() > 2 * STRING_BYTES_MAX {
@@ -51,7 +51,7 @@ impl StoreMember {
         while !self.outbox.is_empty() {
             match self.stream.write(&self.outbox) {
                 Ok(count) => drop(self.outbox.drain(..count)),
-                Err(error) if is_not_now(&error) => break,
+                Err(error) if is_would_block(&error) => break,
                 Err(error) => return Err(format!("its connection broke while the ranks connected: {error}")),
             }
         }

@@ -5,8 +5,8 @@
 //! the sent chunks. At the end the chunks are unpacked.
 //!
 //! There are fewer messages with more bytes, and two local copies for each message.
-//! Requires chunks of equal length on all ranks, because a rank forwards chunks of unknown size. Scratch: `n/2` bytes
-//! for every round and `n/2` more.
+//! Requires chunks of equal length on all ranks, because a rank does not know the sizes of the chunks that it forwards.
+//! Scratch: `n/2` bytes for every round and `n/2` more.
 //!
 //! Cost and source: see [`ENTRY`].
 

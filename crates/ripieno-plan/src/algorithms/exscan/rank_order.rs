@@ -1,8 +1,8 @@
 //! Rank-order exscan: every rank except the first ends with the combination of the vectors of all lower ranks.
 //!
 //! A rank receives the combination of the lower ranks into scratch and copies it. It combines its own vector into the
-//! copy, which is the message to the next rank. The received combination then replaces the vector. All steps work byte
-//! by byte.
+//! copy, which is the message to the next rank. The received combination then replaces the vector. All steps are
+//! pipelined: a segment is forwarded before the whole vector has arrived.
 //!
 //! Combines in rank order with the operands of each combination in this order, so the operation need not be
 //! commutative. Scratch: `2n` bytes on all ranks except the first and the last.

@@ -1,8 +1,7 @@
 //! Rank-order scan: every rank ends with the combination of its own vector and the vectors of all lower ranks.
 //!
-//! A rank receives the result of the previous rank into scratch and combines its own vector into it. The
-//! combination replaces its vector and is sent to the next rank. All steps work byte by byte, so segments are forwarded
-//! as they arrive.
+//! A rank receives the result of the previous rank into scratch and combines its own vector into it. The combination
+//! replaces its vector and is sent to the next rank. All steps are pipelined: segments are forwarded as they arrive.
 //!
 //! Combines in rank order with the operands of each combination in this order, so the operation need not be
 //! commutative. Scratch: `n` bytes on all ranks except the first.

@@ -39,7 +39,7 @@ struct BlockFetch {
 /// Progress of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The member misses blocks.
+    /// The member lacks blocks.
     Receiving,
     /// The member has all blocks and serves other members.
     Done,
@@ -285,7 +285,7 @@ impl SwarmMember {
         self.start_fetches(now, out);
     }
 
-    /// Handle a corrupt block. The member fetches it again, after the second corrupt block from another source.
+    /// Handle a corrupt block: fetch it again. After the second corrupt block from one source, use another source.
     fn reject(&mut self, block: usize, from: usize, out: &mut Vec<Action>) {
         send(out, self.tracker, SwarmMessage::Corrupt { block, source: from });
         self.streams.request_again(block);
@@ -437,7 +437,7 @@ impl SwarmMember {
         }
     }
 
-    /// Query the tracker: whether it is alive, and for other sources.
+    /// Query the tracker for other sources, and whether it is alive.
     pub(super) fn query_tracker(&mut self, now: Duration, out: &mut Vec<Action>) {
         if self.queried_since.is_none() {
             self.queried_since = Some(now);

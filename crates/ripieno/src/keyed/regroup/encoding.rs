@@ -1,7 +1,8 @@
 //! Wire encoding of blocks: keys, then counts if rows are kept, then rows.
 //!
-//! Rows are sent in their held type, so partial sums of short floats are sent as float64. Integers have their memory
-//! representation. For strings, the lengths come first, 4 bytes each, then the bytes of all strings.
+//! Rows are sent in the type in which they are added up, so partial sums of float16 and float32 are sent as float64.
+//! Integers are sent in native byte order. For strings, the lengths come first, 4 bytes each, then the bytes of all
+//! strings.
 
 use super::super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedSchema, PartSize};
 use super::super::columns::{KeyKind, OwnedKeys};
@@ -35,7 +36,7 @@ pub(super) fn write(block: &KeyedBlock, into: &mut [u8]) -> Result<(), Error> {
         OwnedKeys::Strings { offsets, data } => {
             let length = |ends: &[i64]| u32::try_from(ends[1] - ends[0]);
             let lengths: Vec<u32> = offsets.windows(2).map(length).collect::<Result<_, _>>().map_err(|_| {
-                argument("keys", "one of 4 GiB or more", "shorter keys, because a regroup sends them to other ranks")
+                argument("keys", "a key of 4 GiB or more", "shorter keys, because a regroup sends them to other ranks")
             })?;
             write_numbers(take(LENGTH_BYTES as usize * lengths.len()), &lengths, u32::to_ne_bytes);
             take(data.len()).copy_from_slice(data);

@@ -4,7 +4,7 @@ import java.lang.ref.Reference;
 
 /** The arguments of one collective call, apart from its memory. */
 final class CallArguments {
-  // Numbers of the collectives in native code.
+  // Codes of the calls in native code.
   static final int BROADCAST = 0;
   static final int REDUCE = 1;
   static final int ALLREDUCE = 2;
@@ -19,10 +19,11 @@ final class CallArguments {
   static final int SEND = 11;
   static final int RECEIVE = 12;
 
-  private static final int NO_OP = Op.SUM.ordinal();
+  // Ignored by calls that do not reduce.
+  private static final int DEFAULT_OP = Op.SUM.ordinal();
 
   private final int collective;
-  private int op = NO_OP;
+  private int op = DEFAULT_OP;
   private long number;
   private long[] counts;
   private long[] inCounts;

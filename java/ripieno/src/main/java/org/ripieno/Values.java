@@ -25,7 +25,7 @@ final class Values implements AutoCloseable {
   private static final int FLOAT = 4;
   private static final int DOUBLE = 5;
 
-  /** No memory: the second memory of a call in place. */
+  /** Stands for the missing second buffer of a call in place. */
   static final Values NONE = new Values(0, 0, 0, null, null, null);
 
   final int element;
