@@ -165,9 +165,7 @@ class Receive:
         """Complete with a tagged message."""
         try:
             message = self._accept(message)
-            if self.out is not None and message.value is not self.out:
-                message = message._replace(value=fill(self.out, message.value))
-            self._end(message)
+            self._end(message if self.out is None else filled(message, self.out))
         except Exception as error:
             self._fail(error)
 
@@ -255,7 +253,8 @@ class Mailbox:
 
     def posted_memory(self, message: ReceivedMessage[Any]) -> NDArray[Any] | None:
         """Return the memory of the first posted receive that matches a message."""
-        return next((receive.memory for receive in self.posted if receive.matches(message)), None)
+        receive = self._first_posted(message)
+        return None if receive is None else receive.memory
 
     def receive_now(
         self, native: NativeCommunicator, source: int, tag: int, memory: NDArray[Any] | None
@@ -290,11 +289,14 @@ class Mailbox:
 
     def deliver(self, message: ReceivedMessage[Any], length_bytes: int) -> None:
         """Pass a message to the first matching receive, or queue it."""
-        receive = next((receive for receive in self.posted if receive.matches(message)), None)
+        receive = self._first_posted(message)
         if receive is not None:
             receive.end(message)
         else:
             self.keep(message, length_bytes)
+
+    def _first_posted(self, message: ReceivedMessage[Any]) -> Receive | None:
+        return next((receive for receive in self.posted if receive.matches(message)), None)
 
     def keep(self, message: ReceivedMessage[Any], length_bytes: int) -> None:
         """Queue a message. Raise `InputError` if the queue exceeds its limit; the message is queued nevertheless."""
@@ -309,6 +311,11 @@ class Mailbox:
                 f"than {size_text(self.bytes_max)}: from ranks {senders} with tags "
                 f"{', '.join(map(str, tags[:_NAMED_TAGS]))}{more}; receive them, or raise comm.unexpected_bytes_max"
             )
+
+
+def filled(message: ReceivedMessage[Any], out: NDArray[Any]) -> ReceivedMessage[Any]:
+    """Return the message with its value in `out`, unless it was received there."""
+    return message if message.value is out else message._replace(value=fill(out, message.value))
 
 
 def _matches(source: int | None, tag: int | None, message: ReceivedMessage[Any]) -> bool:

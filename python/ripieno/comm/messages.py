@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from ripieno._checks import number, whole_number
 from ripieno._types import Array
-from ripieno.comm.mailbox import ANY_TAG, TAG_SIGNATURE, Receive, ReceivedMessage
+from ripieno.comm.mailbox import ANY_TAG, TAG_SIGNATURE, Receive, ReceivedMessage, filled
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 from ripieno.wire import objects, signatures
-from ripieno.wire.arrays import fill, in_place, native_elements, required
+from ripieno.wire.arrays import in_place, native_elements, required
 from ripieno.wire.calls import NativeCalls, PostedCall, StagedCall
 
 #: Exclusive upper bound of tags.
@@ -161,8 +161,7 @@ class MessageCalls(CallBase):
         if tag is not None and timeout_s is None:
             message = self._receive_tagged(source, tag, out)
             if message is not None:
-                if out is not None and message.value is not out:
-                    message = message._replace(value=fill(out, message.value))
+                message = message if out is None else filled(message, out)
                 return message if envelope else message.value
 
         def begin(native: Any) -> Receive:
