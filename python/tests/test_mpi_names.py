@@ -107,6 +107,29 @@ def test_a_script_of_mpi4py_runs_unmodified(tmp_path: Path, workers):
     assert done.stdout.count("passed") == workers
 
 
+CHANGED = """
+import numpy as np
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+for count in (3, 100, 1000, 1000000):
+    sent = [np.arange(count), {"a": np.arange(count)}]
+    if comm.rank == 0:
+        requests = [comm.isend(each, 1, tag=4) for each in sent]
+        sent[0][:], sent[1]["a"][:] = -1, -1
+        comm.barrier()
+        MPI.Request.waitall(requests)
+    else:
+        comm.barrier()
+        assert np.array_equal(comm.recv(source=0, tag=4), sent[0])
+        assert np.array_equal(comm.recv(source=0, tag=4)["a"], sent[1]["a"])
+"""
+
+
+def test_objects_may_change_after_isend(tmp_path: Path):
+    done = run(tmp_path, CHANGED, 2)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_abort_ends_all(tmp_path: Path):
     done = run(tmp_path, "from mpi4py import MPI\nc = MPI.COMM_WORLD\nc.Abort(3) if c.rank else c.barrier()\n", 2)
     assert done.returncode != 0

@@ -21,6 +21,7 @@ from ripieno.mpi.matched import Message as Matched
 from ripieno.mpi.pickling import leaving
 from ripieno.mpi.requests import Prequest, Request
 from ripieno.mpi.status import Status, noted
+from ripieno.wire import packing
 from ripieno.wire.calls import Pending
 
 #: Interval between a blocking send's attempts to progress pending receives.
@@ -53,14 +54,14 @@ class MpiMessageCalls(MpiRank):
         self.issend(obj, dest, tag).wait()
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request:
-        """Start to send an object."""
-        return self._start_send(leaving(obj), dest, tag, is_synchronous=False)
+        """Start to send an object, which may change at once."""
+        return self._start_send(_snapshot(leaving(obj)), dest, tag, is_synchronous=False)
 
     ibsend = isend
 
     def issend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Start to send an object. The request completes when a receive has taken the object."""
-        return self._start_send(leaving(obj), dest, tag, is_synchronous=True)
+        return self._start_send(_snapshot(leaving(obj)), dest, tag, is_synchronous=True)
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
         """Receive an object."""
@@ -387,6 +388,14 @@ def _value_of(message: ReceivedMessage[Any]) -> Any:
 
 def _tag_of(message: ReceivedMessage[Any]) -> int:
     return int(message.tag or 0)
+
+
+def _snapshot(obj: Any) -> Any:
+    """Return a copy of an object with arrays, whose memory is sent later; other objects as they are."""
+    if isinstance(obj, np.ndarray):
+        return obj.copy()
+    packed = packing.pack(obj)
+    return packing.unpack(packed.pickled, [each.copy() for each in packed.buffers]) if packed.buffers else obj
 
 
 def _copied(obj: Any) -> Any:
